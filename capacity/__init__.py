@@ -1,1 +1,1 @@
-"""How many slices, of which size, at what price: from recorded traffic to a plan, and from samples to advice."""
+"""The number, size and price of slices: from recorded traffic to a plan, and from samples to advice."""

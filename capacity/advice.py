@@ -1,4 +1,4 @@
-"""One recommendation for a pool, from what presses on it and from what the simulator expects of each remedy."""
+"""One recommendation for a pool, from its pressures and from a simulation of each remedy."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,29 +16,29 @@ from .pressures import Pressures
 from .remedies import FILES_NEAR, NEAR_BYTES_PER_SECOND, PoolUnderReview, Remedy, remedies, staging
 from .simulations import Figures, figures, only, setting_of
 
-TARGET: Final = 0.99  # Share of calls that are to find their model resident.
-ENOUGH: Final = 0.2  # What a remedy may leave of the seconds that are lost for want of room.
-FILES_ENOUGH: Final = 0.5  # The same of files near the GPU, which take no memory of it: they are tried first.
-QUEUE_SHARE: Final = 1.0  # Seconds in the queue for each of computing, from which on computing is short.
-QUEUE_SECONDS: Final = 0.01  # In the queue for each call; what is less nobody notices.
-ONE_MODELS: Final = 2 / 3  # Of what all wait in queues: then more replicas help no other model.
-COPIES: Final = 2  # Replicas at which a hot model can be.
+TARGET: Final = 0.99  # Share of calls that must find their model resident.
+ENOUGH: Final = 0.2  # A remedy is enough if it leaves this share of the seconds lost for lack of memory.
+FILES_ENOUGH: Final = 0.5  # The same for files near the GPU, which take no GPU memory, so they are tried first.
+QUEUE_SHARE: Final = 1.0  # Compute is short from this ratio of queued to computed seconds.
+QUEUE_SECONDS: Final = 0.01  # Shorter mean queue times of a call are negligible.
+ONE_MODELS: Final = 2 / 3  # If one model has this share of the queue time, more replicas help no other model.
+COPIES: Final = 2  # Maximum number of replicas that a hot model is loaded on.
 
 
 @dataclass(frozen=True)
 class Advice:
-    """What is recommended, why, the change, and what the simulator expects: now, and then."""
+    """The recommendation, its reason, the change, and the simulated effect: now, and with the change."""
 
     kind: str
     why: str
     change: Mapping[str, Any] = field(default_factory=dict)
     now: Figures | None = None
     then: Figures | None = None
-    beside: str = ""  # What is true of it besides.
+    beside: str = ""  # A further remark.
 
 
 def advise(subject: PoolUnderReview, trace: Trace | None, target: float = TARGET) -> Advice:
-    """Return the recommendation for a pool; `trace` has the calls of the same time, of its models among others."""
+    """Return the recommendation for a pool. `trace` has the calls of the same time, to its models and others."""
     found, loading = subject.found, subject.pool.loading
     if not found.replicas or not found.calls:
         what = "no call of its models" if found.replicas else "none of its pods"
@@ -55,25 +55,25 @@ def advise(subject: PoolUnderReview, trace: Trace | None, target: float = TARGET
         return advice
     if found.evicted or found.busy_for_room:
         return _more_room(subject, mine)
-    return Advice("nothing", "Models were loaded for the first time, and none had to go for another one.")
+    return Advice("nothing", "Models were loaded for the first time, and none was evicted for another one.")
 
 
 def is_compute_short(found: Pressures) -> bool:
-    """Whether calls wait for others to be computed."""
+    """Whether calls wait because other calls are computed."""
     work = found.work
     return work.queued_seconds >= QUEUE_SECONDS * found.calls and work.queue_share >= QUEUE_SHARE
 
 
 def is_memory_short(found: Pressures, target: float = TARGET) -> bool:
-    """Whether models go that are called again."""
+    """Whether models are evicted that are called again."""
     return found.warm < target and found.evicted + found.busy_for_room > 0
 
 
 def _more_computing(subject: PoolUnderReview) -> Advice:
     found, work = subject.found, subject.found.work
     each = work.queued_seconds / found.calls
-    why = f"Calls wait {each * 1e3:.0f} ms each in the queue, {work.queue_share:.1f} times what they compute."
-    beside = "The simulator knows no queues: it expects what it expected."
+    why = f"Calls wait {each * 1e3:.0f} ms each in the queue, {work.queue_share:.1f} times their computing time."
+    beside = "The simulator does not model queues, so it cannot show the effect."
     if subject.pool.autoscaling is not None:
         bounds = subject.pool.autoscaling.model_dump(mode="json", by_alias=True, exclude_unset=True)
         scaled = subject.change(autoscaling={**bounds, "max": subject.pool.autoscaling.max + 1})
@@ -84,24 +84,24 @@ def _more_computing(subject: PoolUnderReview) -> Advice:
         share = work.queue_seconds[first] / work.queued_seconds
         if share >= ONE_MODELS:
             beside = (
-                f"{share:.0%} of it is {first}'s, which is at {COPIES} replicas at the most, however many there are: "
-                "what helps it is more instances (instance_group in its config.pbtxt)."
+                f"{share:.0%} of it is {first}'s, which uses at most {COPIES} replicas, however many there are. "
+                "Set more instances (instance_group in its config.pbtxt)."
             )
             return Advice("nothing", why, beside=beside)
     return Advice("more replicas", why, subject.change(replicas=count + 1), beside=beside)
 
 
 def _longer_wait(subject: PoolUnderReview, loading: OnDemand, trace: Trace | None) -> Advice | None:
-    """Return the advice to let callers wait for their loads; None where they wait long enough, and where a volume is
-    slow: that is mended first."""
+    """Return the advice to wait longer for loads. None if the wait is long enough, or if the volume is slow, which
+    must be fixed first."""
     found = subject.found
     longest = max((each.load_seconds / each.loads for each in found.models.values() if each.loads), default=0.0)
     wait = longest_wait(longest, subject.stack.platform.proxy.timeouts.request_seconds)
     if wait <= loading.wait_seconds or staging(subject) is not None:
         return None
     why = (
-        f"{found.busy_for_loads:,.0f} calls were busy though there was room: they wait {loading.wait_seconds} s, "
-        f"and the longest load takes {longest:.0f} s."
+        f"{found.busy_for_loads:,.0f} calls were refused as busy while their model loaded: they wait "
+        f"{loading.wait_seconds} s, but the longest load takes {longest:.0f} s."
     )
     now = setting_of_pool(subject.pool, subject.models)
     then = None if now is None else replace(now, wait_seconds=wait)
@@ -115,19 +115,19 @@ def _longer_wait(subject: PoolUnderReview, loading: OnDemand, trace: Trace | Non
 
 
 def _more_room(subject: PoolUnderReview, trace: Trace | None) -> Advice:
-    """Return the cheapest remedy that is enough, as the simulator has it; the best one where none is."""
+    """Return the cheapest remedy that is enough in the simulation, or the best one if none is."""
     found, setting = subject.found, setting_of_pool(subject.pool, subject.models)
     why = (
-        f"{found.evicted:,.0f} times a model had to go for another, {found.busy_for_room:,.0f} calls were busy "
-        f"for want of room, and {1 - found.warm:.1%} of all did not find their model resident."
+        f"{found.evicted:,.0f} evictions for other models, {found.busy_for_room:,.0f} calls refused as busy for lack "
+        f"of memory, and {1 - found.warm:.1%} of all calls did not find their model resident."
     )
     if setting is None or not trace:
-        said = (
-            "there are no calls in the trace" if setting else "its policy is not installed here, or its slice unknown"
+        reason = (
+            "the trace has no calls of it" if setting else "its policy is not installed here, or its slice is unknown"
         )
-        return Advice("nothing", why, beside=f"Which remedy helps cannot be simulated: {said}.")
+        return Advice("nothing", why, beside=f"The remedies cannot be simulated: {reason}.")
     now = expect(trace, setting)
-    # What is lost with room for all: first loads.
+    # With memory for all models, only first loads cost time.
     least = expect(trace, replace(setting, capacity_bytes=2 * trace.total_bytes + setting.capacity_bytes)).lost_seconds
     tried = [(each, expect(each.trace(trace), each.setting)) for each in remedies(subject, setting)]
 
@@ -141,22 +141,22 @@ def _more_room(subject: PoolUnderReview, trace: Trace | None) -> Advice:
         return (one[0].more_bytes, round(one[1].lost_seconds))
 
     if now.lost_seconds <= least or not tried:
-        return Advice("nothing", why, now=now, beside="The simulator finds nothing lost for want of room.")
+        return Advice("nothing", why, now=now, beside="In the simulation, nothing is lost for lack of memory.")
     remedy, then = min(enough, key=cost) if enough else min(tried, key=lambda one: one[1].lost_seconds)
-    beside = "" if enough else "Nothing that was tried is enough by itself: this helps most."
+    beside = "" if enough else "No remedy is enough by itself. This one helps most."
     if remedy.kind == FILES_NEAR and found.reading is not None:
         rate, near = found.reading.bytes_per_second / 1e6, NEAR_BYTES_PER_SECOND / 1e6
-        why = f"{why} Files come at {rate:,.0f} MB/s, which is {found.reading.share:.0%} of what a load takes."
+        why = f"{why} Files are read at {rate:,.0f} MB/s, which is {found.reading.share:.0%} of the load time."
         beside = (
-            f"Simulated as if staged files came at {near:,.0f} MB/s. Not simulated: that each model's "
-            "first load reads from the volume as today. The size is that of footprints: files may be smaller."
+            f"Simulated with staged files at {near:,.0f} MB/s. Not simulated: each model's first load still reads "
+            "from the volume. The size is that of the footprints, but files may be smaller."
         )
     return Advice(remedy.kind, why, remedy.change, now, then, beside)
 
 
 def setting_of_pool(pool: Pool, models: Collection[Model]) -> SimulationSetting | None:
-    """Return how an on-demand pool is simulated; None where that cannot be: a policy that is not installed here, a
-    slice of unknown size."""
+    """Return the simulation setting of an on-demand pool. None if its policy is not installed here, or its slice has
+    an unknown size."""
     loading, capacity = pool.loading, devices.capacity_bytes(pool)
     if not isinstance(loading, OnDemand) or capacity is None:
         return None
@@ -168,5 +168,5 @@ def setting_of_pool(pool: Pool, models: Collection[Model]) -> SimulationSetting 
 
 
 def expect(trace: Trace, setting: SimulationSetting) -> Figures:
-    """Return what is to be expected of a pool."""
+    """Return the simulated figures of a pool."""
     return figures(trace, setting.wait_seconds, simulate(trace, setting)) if len(trace) else Figures()

@@ -1,4 +1,4 @@
-"""`tidegate advise`: what presses on each pool of a stack, and one recommendation for each."""
+"""`tidegate advise`: the pressures on each pool of a stack, and one recommendation for each."""
 
 import re
 from collections.abc import Iterator
@@ -23,8 +23,8 @@ from .samples import PoolSamples, Recorded
 from .simulations import Figures
 
 NEVER_ADVISED = (
-    "Not advised: proxy.rateLimit, which is a decision about callers, and how many loads run at once, for which the "
-    "definition has no key: four, as many as Triton's threads, are what the simulator and every measurement knew."
+    "Never advised: proxy.rateLimit, which is a decision about callers, and the number of parallel loads, for which "
+    "the definition has no key. Simulator and measurements assume four, as many as Triton's threads."
 )
 
 
@@ -34,21 +34,21 @@ def print_advice(definition: Path, name: str | None, prometheus: str, hours: flo
     stacks = chosen_stacks(platform, name)
     if len(stacks) > 1:
         names = listed(stack.name for stack in stacks)
-        raise CommandError(f"Name the stack that this Prometheus reads: --stack, one of {names}.", WRONG_INPUT)
+        raise CommandError(f"Add the stack that this Prometheus scrapes: --stack, one of {names}.", WRONG_INPUT)
     (stack,) = stacks
     share = target_of(target)
     if not prometheus:
-        raise CommandError("Name the Prometheus to read: --prometheus <url> (--hours 24).", WRONG_INPUT)
+        raise CommandError("Add the Prometheus to read: --prometheus <url> (--hours 24).", WRONG_INPUT)
     matchers = ",".join(filter(None, [f'namespace="{stack.namespace}"', match]))
     for line in list(lines_of(platform, stack, read_samples(prometheus, matchers, hours), share)):
         print(line)
 
 
 def lines_of(definition: Definition, stack: Stack, recorded: Recorded, target: float = TARGET) -> Iterator[str]:
-    """Yield lines about each pool."""
+    """Yield the lines about each pool."""
     samples = recorded.samples
     length = f"{samples.seconds / 3600:.3g} h" if samples.seconds >= 3600 else f"{samples.seconds:.0f} s"
-    yield f"{stack.name}: what its pools met in {length}, and what is advised"
+    yield f"{stack.name}: pressures on its pools in {length}, and advice"
     pools = list(subjects(stack, recorded))
     for subject in shown(pools, "simulating changes of each pool", len(pools)):
         advice = advise(subject, recorded.trace, target)
@@ -61,7 +61,7 @@ def lines_of(definition: Definition, stack: Stack, recorded: Recorded, target: f
 
 
 def subjects(stack: Stack, recorded: Recorded) -> Iterator[PoolUnderReview]:
-    """Yield each pool with what presses on it."""
+    """Yield each pool with its pressures."""
     for path, server, pool in stack.pools():
         pods = re.compile(re.escape(f"{server.made_as}-{pool.made_as}") + "-[0-9]+")
         found = PoolSamples(recorded.samples, server.name, pool.name, pods)
@@ -73,17 +73,17 @@ def _of_pool(definition: Definition, subject: PoolUnderReview, advice: Advice, t
     found, device = subject.found, devices.device(subject.pool.placement)
     yield f"{subject.name}  {count_of(found.replicas, 'replica')} on {device or 'CPU'}, {found.calls:,.0f} calls"
     for what, is_short, text in _figures(subject, target):
-        yield f"  {what:<8} {'short' if is_short else 'well':<6} {text}"
+        yield f"  {what:<8} {'short' if is_short else 'ok':<6} {text}"
     yield f"  advice   {advice.kind}: {advice.why}"
     if advice.change:
         environment = subject.stack.environment.name
-        yield f"           paste at {place_of(definition, environment)}, then run `tidegate check`:"
+        yield f"           Merge this into {place_of(definition, environment)}, then run `tidegate check`:"
         yield from (f"    {line}" for line in overlay_text(laid_over(environment, advice.change)).splitlines())
     if advice.now is not None:
         then = f" → {_expected(advice.then)}" if advice.then is not None else ""
         yield f"  expected {_expected(advice.now)}{then} (the same calls, simulated)"
     if advice.beside:
-        yield f"  besides  {advice.beside}"
+        yield f"  note     {advice.beside}"
 
 
 def _expected(each: Figures) -> str:
@@ -91,21 +91,20 @@ def _expected(each: Figures) -> str:
 
 
 def _figures(subject: PoolUnderReview, target: float) -> Iterator[tuple[str, bool, str]]:
-    """Yield each pressure, whether it is one, and its figures."""
     found, loading = subject.found, subject.pool.loading
     if isinstance(loading, OnDemand):
-        taken = "" if found.taken is None else f", {found.taken:.0%} of the room taken"
+        taken = "" if found.taken is None else f", {found.taken:.0%} of the memory taken"
         lost = found.lost_seconds(loading.wait_seconds)
         yield (
             "memory",
             is_memory_short(found, target),
-            f"{found.warm:.1%} found their model resident; {found.evicted:,.0f} evictions for room, "
-            f"{found.busy_for_room:,.0f} refused as busy for it, {lost:,.0f} s lost{taken}",
+            f"{found.warm:.1%} of calls found their model resident, {found.evicted:,.0f} evictions for others, "
+            f"{found.busy_for_room:,.0f} refused as busy, {lost:,.0f} s lost{taken}",
         )
     work = found.work
     each = work.queued_seconds / max(1.0, found.calls) * 1e3
     computing = work.compute_seconds / max(1.0, found.calls) * 1e3
-    yield "compute", is_compute_short(found), f"{each:,.0f} ms queued and {computing:,.0f} ms computed a call"
+    yield "compute", is_compute_short(found), f"{each:,.0f} ms queued and {computing:,.0f} ms computed per call"
     if isinstance(loading, OnDemand):
         is_slow = found.busy_for_loads > 0 or bool(found.reading and found.reading.slow)
         yield "loads", is_slow, _loads(found)
@@ -113,8 +112,8 @@ def _figures(subject: PoolUnderReview, target: float) -> Iterator[tuple[str, boo
 
 def _loads(found: Pressures) -> str:
     read = found.reading
-    rate = f"files at {read.bytes_per_second / 1e6:,.0f} MB/s" if read else "too few loads to tell how fast files come"
+    rate = f"files at {read.bytes_per_second / 1e6:,.0f} MB/s" if read else "too few loads to measure the file rate"
     return (
-        f"{found.loads:,.0f} loads, {found.load_seconds:,.0f} s; on average {found.loading:.1f} at once and "
-        f"{found.queued:.1f} queued; {found.busy_for_loads:,.0f} refused as busy; {rate}"
+        f"{found.loads:,.0f} loads, {found.load_seconds:,.0f} s, on average {found.loading:.1f} running and "
+        f"{found.queued:.1f} queued, {found.busy_for_loads:,.0f} refused as busy, {rate}"
     )

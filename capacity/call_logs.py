@@ -1,4 +1,4 @@
-"""Traffic in the logs of proxies and eviction policies, however a collector has wrapped their lines."""
+"""Traffic in the logs of proxies and eviction policies, in the forms in which collectors store their lines."""
 
 import base64
 import csv
@@ -28,12 +28,12 @@ from stacks.problems import count_of, counted, escaped, shortened
 from .trace import Calls, Measured, Recording, no_calls
 
 _CALL, _EVENT = "tidegate_proxy.calls", "tidegate_eviction.events"  # The loggers.
-_MOST_CALLS, _MOST_BYTES = 10**7, 1e15  # Of one line.
+_MOST_CALLS, _MOST_BYTES = 10**7, 1e15  # In one line.
 _IN_TURN = {'"': r"\1", ",": ", ?", ":": ": ?"}
 
 
 def _begun(text: str, then: str = "") -> str:
-    """Return a pattern of as much of a text's beginning as there is; `then` follows the whole one."""
+    """Return a pattern for any beginning of a text. `then` may follow the whole text."""
     for each in reversed(text):
         then = f"(?:{_IN_TURN.get(each, re.escape(each))}{then})?+"
     return then
@@ -46,16 +46,16 @@ _CUT = re.compile(
     + _begun('":"', r"[\d:T.+Z-]*" + _begun('","level":"', rf"\w*{_LOGGER}"))
     + r"""(?=(?:\\+[rn])*(?:\\*\s*$|(?!\1)\\*"))"""
 )
-"""A record that ends before its logger's name does. Its quotes are `"`, or what they are in another string."""
+"""A record that is cut before the end of its logger's name. Its quotes are `"`, or their form in another string."""
 _TOTALS = re.compile(r"""calls(?<=["']calls)\\*["']{1,2}\s*:\s*\{""")
-_BASE64 = re.compile(r'"?(?<![\w+/-])eyJ[\w+/-]{6,}={0,2}"?')  # What begins with `{"`.
+_BASE64 = re.compile(r'"?(?<![\w+/-])eyJ[\w+/-]{6,}={0,2}"?')  # Decodes to a text that begins with `{"`.
 _BEGIN = re.compile(r'[{\["]')
 _CRI = re.compile(r"^.*?\b(?:stdout|stderr) [PF] ")  # containerd, CRI-O: time, stream, P for a part of a line
-_WRAPPED = "log", "message", "line", "MESSAGE", "textPayload"  # Keys that collectors put a line under.
+_WRAPPED = "log", "message", "line", "MESSAGE", "textPayload"  # Keys under which collectors put a line.
 _OLDER = "of older proxies, not used"  # They log at most 5 calls a second, and no totals (`calls`).
 _NO_CALLS = {"ready", "metadata", "config", "stats", "ModelReady", "ModelMetadata", "ModelConfig", "ModelStatistics"}
-"""What is asked of a model that is no work of it, and in no total."""
-_MOST_FAILURES = 64  # Beginnings of JSON tried in one line: a damaged line must not take long.
+"""Requests about a model that are not inference, and not in the totals."""
+_MOST_FAILURES = 64  # Attempts to parse JSON in one line, because a damaged line must not take long.
 _MOST_PARTS = 16  # Parts, of 16 KiB each, into which a container runtime splits a line.
 
 Record = dict[str, Any]
@@ -63,7 +63,7 @@ Record = dict[str, Any]
 
 @dataclass
 class _Logs:
-    """The calls and loads in the lines so far. Times are Unix times, in seconds."""
+    """The calls and loads in the lines so far. Times are Unix times in seconds."""
 
     calls: dict[tuple[str, str], Calls] = field(default_factory=lambda: defaultdict(lambda: array("d")))
     sizes: dict[str, int] = field(default_factory=dict)
@@ -71,11 +71,11 @@ class _Logs:
     work: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     busy: int = 0
     lines: Counter[str] = field(default_factory=Counter)  # Every line, by its kind.
-    unreadable: str = ""  # Where the first line is that names a call or a load and cannot be read.
+    unreadable: str = ""  # Position of the first unreadable line that names a call or a load.
     _seen: set[int] = field(default_factory=set)
 
     def take(self, records: list[Record]) -> int:
-        """Take in the records of a line, except copies; return how many could be read."""
+        """Add the records of a line, except copies. Return how many were readable."""
         kinds: Counter[str] = Counter()
         for record in records:
             if (identity := _identity(record)) in self._seen:
@@ -116,7 +116,7 @@ class _Logs:
 
 
 def _number(value: Any, least: float = 0, most: float = 1e9) -> float:
-    """Return a number of a log; raises ValueError where no proxy or policy writes such a one."""
+    """Return a number from a log. Raises ValueError if no proxy or policy would write it."""
     if isinstance(value, bool) or not (least <= float(value) <= most):
         raise ValueError(f"{value} is not from {least} to {most}")
     return float(value)
@@ -131,12 +131,12 @@ class _File:
     _readable: int = 0
     _number: int = 0
     _unreadable: str = ""
-    _cut: str = ""  # The beginning of a record that may go on in the next lines.
+    _cut: str = ""  # The beginning of a record that may continue in the next lines.
     _cut_at: str = ""
     _parts: int = 0
 
     def read(self, text: str) -> None:
-        """Take in a line, or all of a file that is one JSON value."""
+        """Add a line, or all of a file that is one JSON value."""
         self._number += 1
         if "eyJ" in text:
             text = _BASE64.sub(_decoded, text)
@@ -160,7 +160,7 @@ class _File:
             self._cannot_read(missing, where)
 
     def _take(self, records: list[Record]) -> int:
-        """Take in the records of a line; return how many cannot be read. Fluent Bit can keep a line in two forms, of
+        """Add the records of a line. Return how many are unreadable. Fluent Bit can store a line in two forms, of
         which one may lack the logger."""
         unique = list({_identity(each): each for each in sorted(records, key=_has_logger)}.values())
         taken = self.logs.take(unique)
@@ -168,7 +168,7 @@ class _File:
         return len(unique) - taken
 
     def _goes_on(self, part: str) -> None:
-        """Join a line to the one before it, which a container runtime may have split."""
+        """Join a line to the one before it, because a container runtime may have split it."""
         self._cut += part
         self._parts += 1
         self.logs.lines["parts of others"] += 1
@@ -188,22 +188,22 @@ class _File:
         self.logs.lines["cut or damaged"] += records
 
     def end(self) -> None:
-        """Finish the file. Raises CommandError if it has calls or loads, and none of them can be read."""
+        """Finish the file. Raises CommandError if it has calls or loads, but none is readable."""
         self._give_up()
         if self._unreadable and not self._readable:
             raise CommandError(
-                f"--logs: {self._unreadable} wraps calls or loads in a form that Tidegate cannot read. Export whole "
+                f"--logs: {self._unreadable} has calls or loads in a form that Tidegate cannot read. Export whole "
                 "lines with their `logger`, as text or JSON, for example with `kubectl logs`. Nothing was written.",
                 WRONG_INPUT,
             )
 
 
 def records_in(text: str) -> list[Record]:
-    """Return the records of proxies and policies in a text: JSON, JSON in strings of JSON, cells of CSV. Some may lack
+    """Return the records of proxies and policies in a text: JSON, JSON in JSON strings, cells of CSV. Some may lack
     a logger."""
     found = list(_records(text))
     if not found and '""' in text:
-        with suppress(csv.Error):  # a cell that is too long, or has a NUL
+        with suppress(csv.Error):  # a cell that is too long, or contains NUL
             found = [record for cell in next(csv.reader([text]), []) for record in _records(cell)]
     return found
 
@@ -231,15 +231,14 @@ def _records(text: str) -> Iterator[Record]:
 
 
 def _named(text: str) -> tuple[int, int, int]:
-    """Return how many loggers of calls and loads a text names, how many fields that no other line has, and how many
-    records in it are cut."""
+    """Return the number of loggers of calls and loads in a text, of fields that only their lines have, and of cut
+    records."""
     fields = len(_TOTALS.findall(text)) + text.count("footprintBytes")
     return len(_LOGGERS.findall(text)), fields, len(_CUT.findall(text))
 
 
 def _identity(record: Record) -> int:
-    """Return a number that is the same for every copy of a record, whatever a collector has added to or taken from
-    it."""
+    """Return a number that all copies of a record share, whatever fields a collector added or removed."""
     return hash((str(record.get("time")), *(str(record[key]) for key in FIELDS if key in record)))
 
 
@@ -248,10 +247,8 @@ def _has_logger(record: Record) -> bool:
 
 
 def _decoded(text: re.Match[str]) -> str:
-    """Return what was in base64, as a string of JSON where that was one; what is cut loses its end.
-
-    What names no call and no load stays as it is: a word, or a token.
-    """
+    """Return a decoded base64 text, as a JSON string if it was one. An incomplete end is dropped. A text without calls
+    and loads stays as it is. It may be a word, or a token."""
     payload = text[0].strip('"').replace("-", "+").replace("_", "/")
     found = base64.b64decode(payload[: len(payload) // 4 * 4]).decode(errors="replace")
     if not any(_named(found)):
@@ -260,7 +257,7 @@ def _decoded(text: re.Match[str]) -> str:
 
 
 def _object_in(text: str) -> Record | None:
-    """Return the JSON object at the end of a line, or None if there is none."""
+    """Return the JSON object at the end of a line, or None."""
     try:
         return json.loads(text[text.index("{") :])  # type: ignore[no-any-return]
     except (ValueError, RecursionError):
@@ -268,27 +265,26 @@ def _object_in(text: str) -> Record | None:
 
 
 def _payload(text: str) -> str:
-    """Return what a program wrote, without what a container runtime or a collector put around it."""
+    """Return the program's own output, without the wrapping of a container runtime or a collector."""
     wrapper = _object_in(text) or {}
     line = next((wrapper[key] for key in _WRAPPED if key in wrapper), None)
     return (line if isinstance(line, str) else _CRI.sub("", text)).rstrip("\r\n")
 
 
 def _form(text: str) -> str:
-    """Return the beginning of a line, up to the first field of the record: it shows the form, and no caller."""
+    """Return the beginning of a line, up to the first field of the record. It shows the form, but no caller."""
     return f"`{shortened(escaped(re.split('time|logger', text, maxsplit=1)[0]), 60)}…`"
 
 
 def read_logs(words: str) -> Recording:
-    """Return the traffic in files; `words` are names or patterns, as a shell has them. Raises CommandError."""
+    """Return the traffic in files. `words` are names or patterns in shell syntax. Raises CommandError."""
     files, logs = _files(words), _Logs()
     for path in shown(files, "reading logs", len(files)):
         _read(path, logs)
     read = ", ".join(f"{number:,} {kind}" for kind, number in logs.lines.most_common()) or "none"
     if not logs.calls:
         raise no_calls(
-            f"{counted(files, 'file')} hold (lines: {read}). Proxies log calls at the level info, with the "
-            f"logger {_CALL}"
+            f"{counted(files, 'file')} (lines: {read}). Proxies log calls at the level info, with the logger {_CALL}"
         )
     start = min(min(calls) for calls in logs.calls.values() if calls)
     calls = {key: array("d", (at - start for at in times)) for key, times in logs.calls.items()}
@@ -299,7 +295,7 @@ def read_logs(words: str) -> Recording:
     lost = []
     if logs.unreadable:
         lost.append(
-            f"{count_of(logs.lines['cut or damaged'], 'line')} of calls or loads that cannot be read, the first at "
+            f"{count_of(logs.lines['cut or damaged'], 'unreadable line')} of calls or loads, the first at "
             f"{logs.unreadable}"
         )
     if older := logs.lines[_OLDER]:
@@ -311,7 +307,7 @@ def _files(words: str) -> list[Path]:
     try:
         names = shlex.split(words)
     except ValueError as error:
-        raise CommandError(f"--logs {escaped(words)} cannot be read as names of files: {error}.", WRONG_INPUT) from None
+        raise CommandError(f"--logs {escaped(words)}: these are not valid file names: {error}.", WRONG_INPUT) from None
     files: dict[Path, None] = {}
     for name in names:
         found = [Path(each) for each in sorted(glob(name, recursive=True))] or [Path(name)]
@@ -326,13 +322,13 @@ def _files(words: str) -> list[Path]:
 
 
 def _read(path: Path, logs: _Logs) -> None:
-    """Read a file line by line, a zipped one too."""
+    """Read a file line by line, even if it is compressed."""
     file = _File(path, logs)
     try:
         with path.open("rb") as raw:
             zipped = raw.peek(2)[:2] == b"\x1f\x8b"
             plain = io.BufferedReader(gzip.GzipFile(fileobj=raw)) if zipped else raw
-            utf16 = plain.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff")  # PowerShell's `>` writes it.
+            utf16 = plain.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff")  # the encoding of PowerShell's `>`
             lines = io.TextIOWrapper(plain, "utf-16" if utf16 else "utf-8-sig", "replace")
             first = next(lines, "")
             if _is_open(first):
@@ -346,7 +342,7 @@ def _read(path: Path, logs: _Logs) -> None:
 
 
 def _is_open(line: str) -> bool:
-    """Whether a first line begins a JSON value that goes on below it, as in an export of Grafana or gcloud."""
+    """Whether a first line starts a JSON value over several lines, as in exports of Grafana or gcloud."""
     return line.rstrip() in ("[", "{", "[{")
 
 

@@ -1,4 +1,4 @@
-"""`tidegate trace`: recorded traffic, written as a trace."""
+"""`tidegate trace`: writes recorded traffic as a trace."""
 
 import time
 from pathlib import Path
@@ -18,19 +18,17 @@ _DAY = 24.0
 
 
 def write_recorded(out: Path, prometheus: str, hours: float | None, match: str, logs: str) -> None:
-    """Write the trace of a Prometheus's last hours, or of logs, and say what is in it and what is not. Raises
+    """Write the trace of a Prometheus's last hours, or of logs, and print its contents and losses. Raises
     CommandError."""
     if bool(prometheus) == bool(logs):
-        raise CommandError("Say where from: --prometheus <url> (--hours 168), or --logs <files>.", WRONG_INPUT)
+        raise CommandError("Add a source: --prometheus <url> (--hours 168), or --logs <files>.", WRONG_INPUT)
     if logs and (match or hours is not None):
-        raise CommandError(
-            "--hours and --match are for --prometheus: logs are read whole, all that are named.", WRONG_INPUT
-        )
+        raise CommandError("Remove --hours and --match, which are only for --prometheus.", WRONG_INPUT)
     length = _DAY if hours is None else hours
     recording = read_logs(logs) if logs else record(Prometheus(prometheus, match), length, time.time())
     trace, notes = trace_of(recording)
     out.parent.mkdir(parents=True, exist_ok=True)
-    new = out.with_name(f".{out.name}")  # replaced at once: whoever reads it meanwhile has the old one
+    new = out.with_name(f".{out.name}")  # renamed at the end, so that readers never see a part of it
     try:
         write_trace(trace, new)
         new.replace(out)
@@ -44,4 +42,4 @@ def write_recorded(out: Path, prometheus: str, hours: float | None, match: str, 
     if recording.source:
         print(f"  {recording.source}")
     for note in notes:
-        print(f"  not in it as it was: {note}")
+        print(f"  lost or changed: {note}")

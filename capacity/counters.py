@@ -1,7 +1,7 @@
-"""Counters as Prometheus has them, and when they counted: raw samples in, what was added between two scrapes out.
+"""Increases of Prometheus counters, with their times: takes raw samples, returns the increase between two scrapes.
 
-PromQL's `increase` would not do: it extrapolates to numbers that never were, and does not see what a new counter begins
-with, which is all that there is of a model that was called once.
+PromQL's `increase` does not fit, because it extrapolates to values that never existed. It also ignores the first value
+of a new counter, which is the only one of a model that was called once.
 """
 
 from bisect import bisect_left
@@ -12,13 +12,13 @@ from typing import NamedTuple
 from .prometheus import Series
 
 LOOKBACK_SECONDS = 1200.0
-"""It is fed for so long before it begins to count: twice the longest pause between scrapes that a definition takes."""
+"""It gets samples of so long before it starts to count: twice the longest scrape interval of a definition."""
 
 Labels = frozenset[tuple[str, str]]
 
 
 class Added(NamedTuple):
-    """Something was counted after one Unix time, and not after another."""
+    """An increase after one Unix time and before another."""
 
     labels: Mapping[str, str]
     since: float
@@ -28,18 +28,16 @@ class Added(NamedTuple):
 
 @dataclass
 class Counters:
-    """Goes through the samples of a counter, piece after piece.
-
-    `own` are the labels that are the metric's; all others are those of what is scraped.
-    """
+    """Processes the samples of a counter, piece after piece. `own` are the metric's own labels. All others are labels
+    of the scrape target."""
 
     own: frozenset[str]
-    begun: float | None = None  # The first scrape of all.
+    begun: float | None = None  # The first scrape of any target.
     _scrapes: dict[Labels, list[float]] = field(default_factory=dict)
     _last: dict[Labels, tuple[float, float]] = field(default_factory=dict)
 
     def scraped(self, present: Iterable[Series]) -> None:
-        """Take in a piece's samples of a metric that every process has from its start on: when each was scraped."""
+        """Add a piece's samples of a metric that every process has from its start, to know the scrape times."""
         for times in self._scrapes.values():
             del times[:-1]
         for series in present:
@@ -49,17 +47,17 @@ class Counters:
         self.begun = min([*firsts, *([] if self.begun is None else [self.begun])], default=None)
 
     def added(self, counted: Iterable[Series]) -> Iterator[Added]:
-        """Yield what was counted in the same piece. A counter began anew where it is lower than before, or was gone."""
+        """Yield the increases in the same piece. A counter restarted if it is lower than before, or was missing."""
         for series in counted:
             key = frozenset(series.labels.items())
             process = frozenset((name, value) for name, value in key - _name(series) if name not in self.own)
             last = self._last.get(key)
             for at, value in series.samples:
                 if last is not None and at <= last[0]:
-                    continue  # the piece before ended with it
+                    continue  # the previous piece ended with it
                 since = self._since(process, at, last)
-                began_anew = last is None or value < last[1] or (since is not None and since > last[0])
-                before = 0.0 if last is None or began_anew else last[1]
+                restarted = last is None or value < last[1] or (since is not None and since > last[0])
+                before = 0.0 if last is None or restarted else last[1]
                 if since is not None and (number := round(value - before)) > 0:
                     yield Added(series.labels, since, at, number)
                 last = at, value
@@ -67,12 +65,12 @@ class Counters:
                 self._last[key] = last
 
     def _since(self, process: Labels, at: float, last: tuple[float, float] | None) -> float | None:
-        """Return when it was scraped before; None where what is counted may be older than all that is known."""
+        """Return the previous scrape. None if the increase may be older than all known scrapes."""
         if (known := _before(self._scrapes.get(process, []), at)) is not None or last is not None:
             return max(each for each in (known, last and last[0]) if each is not None)
         if self.begun is None or at - self.begun < LOOKBACK_SECONDS:
             return None
-        # A process that is new: it began after others were scraped.
+        # A new process: it started after the last scrape of the others.
         others = (_before(times, at) for times in self._scrapes.values())
         return max((each for each in others if each is not None), default=None)
 

@@ -1,4 +1,4 @@
-"""A plan as people read it: one line for each answer, in a table."""
+"""The output of a plan: a table with one line for each answer."""
 
 from collections.abc import Sequence
 
@@ -13,11 +13,11 @@ from .slices import gpu_hours
 
 
 def table(rows: Sequence[Row], found: Row | None, hours: float, price: Price | None) -> Table:
-    """Return the table of a trace of so many hours; the answer that was found is marked."""
+    """Return the table for a trace of so many hours. The chosen answer is marked."""
     made = Table(box=None, header_style="bold", pad_edge=False)
     made.add_column("")
     money = f"{price.currency} a month" if price else ""
-    headings = "at once", "waited", "refused", "worst", "cold wait p50", "p99", "loads/h", "lost", "GPU-hours", money
+    headings = "warm", "waited", "refused", "worst", "cold wait p50", "p99", "loads/h", "lost", "GPU-hours", money
     for heading in filter(None, headings):
         made.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
@@ -44,7 +44,6 @@ def _of_callers(found: Figures, hours: float) -> list[str]:
 
 
 def _worst(found: Figures) -> str:
-    """Return which model has the largest share of its calls refused, and that share."""
     if found.worst_served is None:
         return "–"
     name, refused, calls = found.worst_served
@@ -52,9 +51,9 @@ def _worst(found: Figures) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share in per cent, with as many digits as tell it from all and from nothing."""
+    """Return a share in per cent, with enough digits to distinguish it from 0 and 100."""
     for digits in (1, 2, 3):
-        said = f"{share:.{digits}%}"
-        if share in (0, 1) or float(said[:-1]) not in (0, 100):
+        text = f"{share:.{digits}%}"
+        if share in (0, 1) or float(text[:-1]) not in (0, 100):
             break
-    return said.replace("%", " %")
+    return text.replace("%", " %")

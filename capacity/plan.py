@@ -1,4 +1,4 @@
-"""`tidegate plan`: which slices, how many, at what price, and what callers notice, for the requests of a trace."""
+"""`tidegate plan`: the number, size and price of slices for the requests of a trace, and the effect on callers."""
 
 import re
 import sys
@@ -43,12 +43,12 @@ from .search import MOST_GPUS, Search
 from .simulations import MOST_REFUSED, only
 from .slices import DEFAULT_GPU, Gpu, find_gpu, gpu_hours, price_of
 
-_WIDTH = 140  # Columns of a table that goes to no terminal.
+_WIDTH = 140  # Columns of a table that is not written to a terminal.
 
 
 @dataclass(frozen=True)
 class _Basis:
-    """What all is reckoned with."""
+    """The inputs of a plan."""
 
     definition: Definition
     trace: Trace
@@ -56,19 +56,17 @@ class _Basis:
     target: float
     inventory: Sequence[GpuNodes]
     stack: Stack | None
-    """The stack that the answer is for; None where the definition has none."""
+    """The stack to plan for. None if the definition has none."""
     loading: OnDemand
-    """How planned pools load."""
+    """Loading settings of planned pools."""
     left_out: Sequence[str] = ()
-    """Models that nothing calls and that not even a whole GPU holds."""
+    """Models that nothing calls and that do not fit on a whole GPU."""
 
     @property
     def price(self) -> Price | None:
-        """The GPU's price, where the inventory has it."""
         return price_of(self.inventory, self.gpu.label or "")
 
     def cost(self, answer: Answer) -> str:
-        """Return what an answer costs a month, for people."""
         hours = gpu_hours(answer.share)
         if self.price:
             return f"{money(hours * self.price.per_hour, self.price.currency)} a month"
@@ -76,12 +74,12 @@ class _Basis:
 
 
 def make_plan(trace: Path, definition: Path, target: str, gpu: str | None, stack: str | None) -> None:
-    """Search and print what was found; CommandError where no answer meets the target."""
+    """Search and print the result. Raise CommandError if no answer meets the target."""
     basis = _basis(trace, definition, target, gpu, stack)
     rows = Search(basis.trace, basis.gpu, basis.target, basis.loading).rows()
     rows.sort(key=lambda row: (row.answer.share, row.figures.share_warm))
     found = best(rows, basis.target)
-    title = f"{escaped(trace.name)}: {about(basis.trace)}; target {percent(basis.target)} at once"
+    title = f"{escaped(trace.name)}: {about(basis.trace)}; target {percent(basis.target)} warm"
     hours = max(basis.trace.seconds[-1], 60.0) / 3600
     console = Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False, markup=False, emoji=False)
     console.print(title)
@@ -93,22 +91,22 @@ def make_plan(trace: Path, definition: Path, target: str, gpu: str | None, stack
         print("", *_pasted(basis, found.answer), "", sep="\n")
     if found is None:
         raise CommandError(
-            f"No answer on up to {MOST_GPUS} GPUs meets --target {target} and refuses at most "
+            f"No answer with up to {MOST_GPUS} GPUs meets --target {target} and refuses at most "
             f"{percent(MOST_REFUSED)} of the calls of each model.",
             FAILED,
         )
 
 
 def _basis(file: Path, definition: Path, target: str, gpu: str | None, stack: str | None) -> _Basis:
-    """Return what was said, read and checked before anything long is done."""
+    """Read and check all inputs before the long simulations."""
     share = target_of(target)
     if not file.name:
-        raise CommandError("Say for which requests: tidegate plan day.csv.gz (docs/capacity.md).", WRONG_INPUT)
+        raise CommandError("Add the trace: tidegate plan day.csv.gz (docs/capacity.md).", WRONG_INPUT)
     platform = read_definition(definition)
     try:
         trace = read_trace(file)
     except SimulationError as error:
-        record = "" if file.exists() else " `tidegate trace` records one (docs/capacity.md)."
+        record = "" if file.exists() else " Run `tidegate trace` to record one (docs/capacity.md)."
         raise CommandError(f"{error}{record}", WRONG_INPUT) from None
     found = stack_of(platform, stack, trace)
     planes = [*([found.data_plane] if found else []), *platform.header.data_planes]
@@ -118,17 +116,15 @@ def _basis(file: Path, definition: Path, target: str, gpu: str | None, stack: st
     unfit = too_large(planned, trace)
     called = {trace.models[which].name for which in {*trace.which}}
     if refused := [name for name in unfit if name in called]:
-        why = f"not even a whole {planned.name} holds {listed(refused, most=5)}"
+        why = f"{listed(refused, most=5)} does not fit on a whole {planned.name}"
         raise CommandError(f"No answer: {why}. Plan for a larger GPU (--gpu).", FAILED)
     trace = only(trace, {model.name for model in trace.models} - {*unfit})
     return _Basis(platform, trace, planned, share, inventory, found, loading_for(trace, request_seconds), unfit)
 
 
 def stack_of(definition: Definition, name: str | None, trace: Trace) -> Stack | None:
-    """Return the stack of that name; without one that which names most models of a trace, of production first.
-
-    None where the definition has no stack; CommandError for a name that there is not.
-    """
+    """Return the stack of that name, or else the one with the most models of the trace, preferring production. None if
+    the definition has no stack. Raises CommandError for an unknown name."""
     if name is not None:
         return chosen_stacks(definition, name)[0]
     models = {model.name for model in trace.models}
@@ -139,22 +135,21 @@ def stack_of(definition: Definition, name: str | None, trace: Trace) -> Stack | 
     return max(definition.stacks, key=rank, default=None)
 
 
-def _gpu(said: str | None, inventory: Sequence[GpuNodes]) -> Gpu:
-    """Return the GPU that is planned for: without a word of it the first one of the inventory that is known."""
+def _gpu(name: str | None, inventory: Sequence[GpuNodes]) -> Gpu:
+    """Return the GPU to plan for. By default, the first known one of the inventory."""
     labels = [group.product for group in inventory]
-    gpu = find_gpu(said or next((label for label in labels if gpu_product(label)), DEFAULT_GPU), labels)
+    gpu = find_gpu(name or next((label for label in labels if gpu_product(label)), DEFAULT_GPU), labels)
     cut = (group.strategy for group in inventory if group.strategy and group.product == gpu.label)
     return replace(gpu, strategy=next(cut, "mixed"))
 
 
 def _sentences(basis: _Basis, rows: Sequence[Row], found: Row | None) -> list[str]:
-    """Return what is recommended."""
     if found is None:
         closest = max(rows, key=lambda row: row.figures.share_warm)
-        at_once = percent(closest.figures.share_warm)
-        return [f"The closest is {closest.answer}: {at_once} at once for {basis.cost(closest.answer)}."]
-    at_once = percent(found.figures.share_warm)
-    sentences = [f"{found.answer} answers {at_once} at once for {basis.cost(found.answer)}."]
+        warm = percent(closest.figures.share_warm)
+        return [f"The closest is {closest.answer}: {warm} of the requests are warm, for {basis.cost(closest.answer)}."]
+    warm = percent(found.figures.share_warm)
+    sentences = [f"With {found.answer}, {warm} of the requests find their model in memory: {basis.cost(found.answer)}."]
     if found.figures.worst_served is not None:
         name, refused, calls = found.figures.worst_served
         sentences.append(f"Worst served is {escaped(name)}: {refused:,} of its {count_of(calls, 'call')} are refused.")
@@ -168,48 +163,47 @@ def _sentences(basis: _Basis, rows: Sequence[Row], found: Row | None) -> list[st
 
 
 def _notes(basis: _Basis) -> list[str]:
-    """Return what the table's figures rest upon."""
     price, notes = basis.price, []
     if price:
         each = f"{price.per_hour:g} {price.currency}"
-        notes.append(f"A whole {basis.gpu.name} is {each} an hour: {escaped(price.source)}, {price.as_of}.")
+        notes.append(f"A whole {basis.gpu.name} costs {each} an hour: {escaped(price.source)}, {price.as_of}.")
     else:
-        notes.append(f"There is no price of {basis.gpu.name} in the inventory: GPU-hours, no money.")
+        notes.append(f"The inventory has no price of {basis.gpu.name}, so the table has only GPU-hours.")
     notes.append("The first load of each model is not counted: every simulation starts with empty slices.")
     wait, longest = basis.loading.wait_seconds, max(model.load_seconds for model in basis.trace.models)
     if wait != LOADING.wait_seconds:
         notes.append(f"Planned pools have `waitSeconds: {wait}`, because the longest load takes {longest:.0f} s.")
     if wait < min(longest, MOST_WAIT_SECONDS):
-        notes.append(f"It is no longer, because `proxy.timeouts.requestSeconds` is {wait + 1}: raise that first.")
+        notes.append(f"`proxy.timeouts.requestSeconds` is {wait + 1}, too short for that load: increase it first.")
     if basis.left_out:
         large = listed(basis.left_out, most=5)
-        notes.append(f"Left out are models that nothing calls and a whole {basis.gpu.name} does not hold: {large}.")
+        notes.append(f"Left out: models that nothing calls and that do not fit on a whole {basis.gpu.name}: {large}.")
     return notes
 
 
 def _pasted(basis: _Basis, answer: Answer) -> Iterator[str]:
-    """Yield the answer as a change of the definition, where to paste it, and what is left to do."""
+    """Yield the change of the definition, its place, and further steps."""
     change, where = _change(basis, answer), basis.definition.file
     if basis.stack:
         environment = basis.stack.environment.name
         change, where = laid_over(environment, change), place_of(basis.definition, environment)
-    yield f"Paste at {escaped(where)}, then run `tidegate check`:"
+    yield f"Merge this into {escaped(where)}, then run `tidegate check`:"
     yield ""
     yield overlay_text(change)
     yield ""
     if unfit := _unfit(basis.trace):
-        yield f"Left out are models whose names no definition takes: {listed(unfit, most=5)}. Give them other names."
-    yield "Remove the pools that these models leave, once none of their models is called."
+        yield f"Left out: models with names that are not valid in a definition: {listed(unfit, most=5)}. Rename them."
+    yield "After that, remove the pools that these models used before, once nothing calls their models any more."
     slices = {answer.on.profile: answer.replicas}
     gpus = fewest_gpus(answer.gpu.product, slices) if answer.on.profile else answer.replicas
-    yield f"Its slices need {gpus} × {answer.gpu.name} at least."
+    yield f"Its slices need at least {gpus} × {answer.gpu.name}."
     if basis.stack and not answer.gpu.label:
-        label = "--gpu <their node label nvidia.com/gpu.product>"
-        yield f"The definition has no {answer.gpu.name}: say {label}, and the pool takes only such GPUs."
+        label = "--gpu <node label nvidia.com/gpu.product>"
+        yield f"The definition has no {answer.gpu.name}. Set {label}, so that the pool uses only such GPUs."
 
 
 def _change(basis: _Basis, answer: Answer) -> dict[str, Any]:
-    """Return the pool at the first server that loads on demand, with the models of the trace in it."""
+    """Return the pool at the first server that loads on demand, with the models of the trace."""
     pools = [(server.name, pool) for _, server, pool in basis.stack.pools()] if basis.stack else []
     on_demand = [name for name, pool in pools if isinstance(pool.loading, OnDemand)]
     server = on_demand[0] if on_demand else _unused("ondemand", {name for name, _ in pools})
@@ -223,7 +217,7 @@ def _change(basis: _Basis, answer: Answer) -> dict[str, Any]:
         model: dict[str, Any] = {"name": traced.name, "server": server, "pool": name}
         if traced.footprint_bytes >= LEAST_BYTES:
             model["footprint"] = size_text(traced.footprint_bytes)
-        # What was simulated has neither.
+        # The simulation has neither pins nor idle times.
         if old and old.pinned:
             model["pinned"] = False
         if old and old.idle_seconds is not None:
@@ -233,10 +227,8 @@ def _change(basis: _Basis, answer: Answer) -> dict[str, Any]:
 
 
 def _unfit(trace: Trace) -> list[str]:
-    """Return the models whose names no definition takes."""
     return [model.name for model in trace.models if not re.match(MODEL_NAME, model.name)]
 
 
 def _unused(name: str, taken: Collection[str]) -> str:
-    """Return a name, with a number if it is taken."""
     return next(each for each in chain([name], (f"{name}-{number}" for number in count(2))) if each not in taken)

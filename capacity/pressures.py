@@ -1,7 +1,7 @@
-"""What presses on a pool: its memory, its computing, its loads, by what proxies, policies and servers counted.
+"""The pressures on a pool: its memory, compute and loads, from the counters of proxies, policies and servers.
 
-What callers lose is one figure, in seconds: those that they waited, and a whole `waitSeconds` for each who was told
-busy. Each pressure has its part of it.
+The loss of callers is one figure in seconds: their waiting time, plus a whole `waitSeconds` for each call that was
+refused as busy. Each pressure has its part of it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,108 +13,105 @@ from tidegate_contracts.lease import BusyReason, State
 from .samples import PoolSamples
 from .triton import QUEUE, Work, server_work
 
-NOT_AT_ONCE_SECONDS = 0.1  # A bound of the proxy's histogram: who waited longer for a lease waited for a load or room.
-SLOW_BYTES_PER_SECOND = 250e6  # Below it a volume is slow: half of what one SATA disk, or an EFS client, reads.
-SLOW_SECONDS = 1.0  # Of a load, from which on it matters how fast its files come.
-_SIZES_APART = 1.5  # The largest model over the smallest, from which on sizes tell reading from starting.
+NOT_AT_ONCE_SECONDS = 0.1  # A bucket of the proxy's histogram. Longer waits for a lease are waits for loads or memory.
+SLOW_BYTES_PER_SECOND = 250e6  # A volume below this rate is slow. One SATA disk, or an EFS client, reads twice as much.
+SLOW_SECONDS = 1.0  # The read rate of shorter loads does not matter.
+_SIZES_APART = 1.5  # Minimum ratio of the largest to the smallest model, to separate reading from starting.
 FOR_ROOM: Final[tuple[BusyReason, ...]] = ("no-room", "freeing", "unloading", "draining")
 FOR_A_LOAD: Final[tuple[BusyReason, ...]] = ("queued", "loading")
-"""Why calls were busy: for want of room; for a load that takes longer than the wait, or waits for its turn."""
+"""Reasons of busy calls: lack of memory, or a load that takes longer than the wait or waits for its turn."""
 
 
 @dataclass(frozen=True)
 class ModelUse:
-    """What one model did in a pool. Seconds, bytes."""
+    """The activity of one model in a pool. Seconds, bytes."""
 
     calls: float = 0.0
     loads: float = 0.0
-    load_seconds: float = 0.0  # Of all its loads, by the last one of each.
-    evicted: float = 0.0  # Times it went for want of room.
+    load_seconds: float = 0.0  # Sum over its loads, each with the duration of the last one.
+    evicted: float = 0.0  # Evictions for lack of memory.
     footprint_bytes: float = 0.0
-    queue_seconds: float = 0.0  # Of its calls at the servers.
+    queue_seconds: float = 0.0  # Of its calls, in the servers' queues.
 
 
 @dataclass(frozen=True)
 class Pressures:
-    """What was measured of one pool in a window. Seconds are sums over all calls."""
+    """Measurements of one pool in a window. Seconds are sums over all calls."""
 
     seconds: float  # The window's length.
-    replicas: int  # That were seen; 0 where nobody measured.
+    replicas: int  # Measured replicas. 0 if there is no measurement.
     models: Mapping[str, ModelUse] = field(default_factory=dict)
     late_calls: float = 0.0  # Calls that waited for a lease.
-    waited_seconds: float = 0.0  # For leases.
+    waited_seconds: float = 0.0  # Waiting for leases.
     busy: Mapping[str, float] = field(default_factory=dict)  # Calls that were refused as busy, by reason.
-    taken: float | None = None  # Mean share of the capacity that models take; None where there is no policy.
-    loading: float = 0.0  # Mean number of models that load at one time, and …
-    queued: float = 0.0  # … that wait for their turn.
+    taken: float | None = None  # Mean share of the capacity that models take. None without a policy.
+    loading: float = 0.0  # Mean number of models that are loading.
+    queued: float = 0.0  # Mean number of models that wait for their turn to load.
     work: Work = field(default_factory=Work)
 
     @property
     def calls(self) -> float:
-        """All calls of its models."""
         return sum(each.calls for each in self.models.values())
 
     @property
     def loads(self) -> float:
-        """All loads."""
         return sum(each.loads for each in self.models.values())
 
     @property
     def load_seconds(self) -> float:
-        """What all loads took together."""
         return sum(each.load_seconds for each in self.models.values())
 
     @property
     def evicted(self) -> float:
-        """Evictions for want of room: each makes a load of a model that had been there."""
+        """Evictions for lack of memory. Each causes another load of a model later."""
         return sum(each.evicted for each in self.models.values())
 
     @property
     def busy_for_room(self) -> float:
-        """Calls that were refused as busy, for there was no room."""
+        """Calls that were refused as busy for lack of memory."""
         return sum(self.busy.get(each, 0.0) for each in FOR_ROOM)
 
     @property
     def busy_for_loads(self) -> float:
-        """Calls that were refused as busy, for the load took longer than the wait, or its turn did not come."""
+        """Calls that were refused as busy, because the load took longer than the wait, or did not start."""
         return sum(self.busy.get(each, 0.0) for each in FOR_A_LOAD)
 
     @property
     def warm(self) -> float:
-        """Share of calls that found their model resident; 1 without calls."""
+        """Share of calls that found their model resident. 1 without calls."""
         return 1 - min(1.0, (self.late_calls + self.busy_for_room + self.busy_for_loads) / max(1.0, self.calls))
 
     def lost_seconds(self, wait_seconds: float) -> float:
-        """Return what callers lost to loads and room: their waits, and a whole wait for each busy call."""
+        """Return the loss from loads and lack of memory: waiting time, and a whole wait for each busy call."""
         return self.waited_seconds + (self.busy_for_room + self.busy_for_loads) * wait_seconds
 
     @property
     def reading(self) -> "Reading | None":
-        """How fast loads read, where the models' sizes tell it."""
+        """The read rate of loads, if the models' sizes allow a measurement."""
         loaded = [each for each in self.models.values() if each.loads and each.load_seconds and each.footprint_bytes]
         return reading([(each.footprint_bytes, each.load_seconds / each.loads, each.loads) for each in loaded])
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What loads say of the way that files come."""
+    """How fast loads read files."""
 
     bytes_per_second: float
-    share: float  # Of the seconds of loading: what grows with the size. The rest is the same for each load.
-    seconds: float  # That it is of a load, on average.
+    share: float  # The part of the load time that grows with the size. The rest is the same for each load.
+    seconds: float  # The same part, in seconds of an average load.
 
     @property
     def slow(self) -> bool:
-        """Whether a faster way would save most of the loading."""
+        """Whether a faster volume would save most of the load time."""
         is_much = self.share >= 0.5 and self.seconds >= SLOW_SECONDS
         return is_much and self.bytes_per_second < SLOW_BYTES_PER_SECOND
 
 
 def reading(loads: Sequence[tuple[float, float, float]]) -> Reading | None:
-    """Return what loads (bytes, seconds of each, how many) say of reading, by a straight line through them.
+    """Return the read rate from loads (bytes, seconds of each, number), by a straight line through them.
 
     Least squares, weighted by the number of loads: seconds = start + bytes / rate. None for fewer than three models,
-    sizes too much alike, or loads that do not grow with them.
+    similar sizes, or durations that do not grow with the size.
     """
     if len(loads) < 3 or max(loads)[0] < _SIZES_APART * min(loads)[0]:
         return None
@@ -125,12 +122,12 @@ def reading(loads: Sequence[tuple[float, float, float]]) -> Reading | None:
     slope = sum(weight * (one - size) * (each - seconds) for one, each, weight in loads) / spread
     if slope <= 0 or seconds <= 0:
         return None
-    slope = min(slope, seconds / size)  # a start takes no less than nothing
+    slope = min(slope, seconds / size)  # the start time cannot be negative
     return Reading(1 / slope, slope * size / seconds, slope * size)
 
 
 def pressures(found: PoolSamples, models: Iterable[str]) -> Pressures:
-    """Return what samples say of one pool, which serves these models."""
+    """Return the pressures on one pool, which serves these models."""
     calls = found.samples.increase("tidegate_proxy_requests_total", "server", "model")
     loads = found.by_model("tidegate_eviction_model_loads_total")
     sizes, seconds = (

@@ -1,4 +1,4 @@
-"""What a Prometheus, or what speaks its API, is asked: https://prometheus.io/docs/prometheus/latest/querying/api/."""
+"""Queries a Prometheus, or a server with its API: https://prometheus.io/docs/prometheus/latest/querying/api/."""
 
 import http.client
 import json
@@ -16,29 +16,29 @@ from stacks.command import WRONG_INPUT, CommandError
 from stacks.problems import escaped, shortened
 
 AUTHORIZATION_FILE = "PROMETHEUS_AUTHORIZATION_FILE"
-_SECONDS = 150.0  # A Prometheus gives a query up after two minutes, where nobody says otherwise.
+_SECONDS = 150.0  # By default, Prometheus cancels a query after two minutes.
 _LONGEST = 300  # Characters of a reason.
 _TOO_MUCH = ("execution", "timeout", "canceled")
-"""Kinds of errors of a query that asks for more samples, or time, than the server grants."""
+"""Kinds of errors of a query that needs more samples or time than the server allows."""
 
 
 class TooMuchError(CommandError):
-    """A query wanted more than the server grants: less may be had."""
+    """A query exceeded a limit of the server. A smaller one may succeed."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """What was asked for, of one set of labels: Unix times, and values."""
+    """The samples of one set of labels: Unix times and values."""
 
     labels: Mapping[str, str]
     samples: Sequence[tuple[float, float]]
 
 
 def copy_labels(proxies: Iterable[Series]) -> frozenset[str]:
-    """Return the labels by which copies of the same process's series differ, such as `prometheus_replica`.
+    """Return the labels in which copies of the same process's series differ, such as `prometheus_replica`.
 
-    Copies come from two Prometheus servers behind one Thanos, or from two scrape jobs. `proxies` are series that each
-    proxy has once. Its pod tells a proxy, or its address where there are no pods.
+    Two Prometheus servers behind one Thanos, or two scrape jobs, make copies. `proxies` are series that each proxy has
+    once. A proxy is identified by its pod, or by its address if there are no pods.
     """
     processes = defaultdict(list)
     for each in proxies:
@@ -64,7 +64,7 @@ def without_copies(found: Iterable[Series], differing: frozenset[str]) -> list[S
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """An answer that points elsewhere is none, and credentials must not follow it."""
+    """Makes a redirect an error, because credentials must not follow it."""
 
     def redirect_request(self, *_: object) -> None:
         return None
@@ -72,7 +72,7 @@ class _NoRedirects(HTTPRedirectHandler):
 
 @dataclass
 class Prometheus:
-    """Asks one server; `match` are further matchers of PromQL, such as `cluster="east"`, which hold in each query."""
+    """Queries one server. `match` are PromQL matchers for every query, such as `cluster="east"`."""
 
     url: str
     match: str = ""
@@ -83,29 +83,29 @@ class Prometheus:
         """Read the credential, if there is one. Raises CommandError."""
         self.url = self.url.rstrip("/")
         if not _is_address(self.url):
-            why = "is no address of a Prometheus, such as http://prometheus.monitoring:9090 (without name and password)"
-            raise CommandError(f"PROMETHEUS {why}.", WRONG_INPUT)
+            why = "is not the address of a Prometheus, such as http://prometheus.monitoring:9090 (without credentials)"
+            raise CommandError(f"--prometheus {why}.", WRONG_INPUT)
         if file := os.environ.get(AUTHORIZATION_FILE):
             self._headers["Authorization"] = _credential(Path(file))
 
-    def ask(self, query: str, at: float) -> list[Series]:
-        """Return what a query gives at a Unix time; `$match` in it stands for the matchers. Raises CommandError."""
-        said = urlencode({"query": query.replace("$match", self.match), "time": f"{at:.3f}"})
-        request = Request(f"{self.url}/api/v1/query?{said}", headers=self._headers)
+    def query(self, query: str, at: float) -> list[Series]:
+        """Return the result of a query at a Unix time, with the matchers in place of `$match`. Raises CommandError."""
+        parameters = urlencode({"query": query.replace("$match", self.match), "time": f"{at:.3f}"})
+        request = Request(f"{self.url}/api/v1/query?{parameters}", headers=self._headers)
         try:
-            with self._opener.open(request, timeout=_SECONDS) as answer:
-                told = json.load(answer)
+            with self._opener.open(request, timeout=_SECONDS) as response:
+                tree = json.load(response)
         except HTTPError as error:
             raise self._refused(error) from None
         except (URLError, OSError, http.client.HTTPException) as error:
             why = getattr(error, "reason", None) or error
-            raise CommandError(f"{self.url} does not answer: {_short(why)}. Is that where Prometheus is?") from None
+            raise CommandError(f"{self.url} does not respond: {_short(why)}. Check the address.") from None
         except (ValueError, RecursionError):
-            raise self._not_understood("what is no JSON") from None
+            raise self._not_understood("a text that is not JSON") from None
         try:
-            return [_series(each) for each in told["data"]["result"]]
+            return [_series(each) for each in tree["data"]["result"]]
         except (TypeError, KeyError, ValueError, AttributeError):
-            raise self._not_understood(json.dumps(told)) from None
+            raise self._not_understood(json.dumps(tree)) from None
 
     def _refused(self, error: HTTPError) -> CommandError:
         with error:
@@ -114,27 +114,27 @@ class Prometheus:
             except (OSError, http.client.HTTPException):
                 body = ""
         if error.code in (401, 403):
-            how = f"name a file that holds the header Authorization, such as `Bearer …`, in {AUTHORIZATION_FILE}"
-            return CommandError(f"{self.url} wants to know who asks, and that they may ({error.code}): {how}.")
+            how = f"write the header's value, such as `Bearer …`, to a file, and set {AUTHORIZATION_FILE} to its name"
+            return CommandError(f"{self.url} needs the header Authorization ({error.code}): {how}.")
         try:
-            told = json.loads(body)
-            kind, why = str(told["errorType"]), _short(told["error"])
+            tree = json.loads(body)
+            kind, why = str(tree["errorType"]), _short(tree["error"])
         except (ValueError, TypeError, KeyError, RecursionError):
             if 300 <= error.code < 400:
-                return self._not_understood(f"{error.code}, and points elsewhere (a page to log in at?)")
+                return self._not_understood(f"{error.code}, a redirect (perhaps to a login page)")
             return self._not_understood(f"{error.code}")
         if kind in _TOO_MUCH:
-            return TooMuchError(f"{self.url} does not go through with a query: {why}.")
-        hint = f" Is it for --match {escaped(self.match)}?" if self.match else ""
+            return TooMuchError(f"{self.url} did not complete a query: {why}.")
+        hint = f" Check --match {escaped(self.match)}." if self.match else ""
         return CommandError(f"{self.url} refuses a query: {why}.{hint}", WRONG_INPUT)
 
     def _not_understood(self, what: str) -> CommandError:
-        return CommandError(f"{self.url}/api/v1/query answers {_short(what)}: is that a Prometheus?")
+        return CommandError(f"{self.url}/api/v1/query returned {_short(what)}. Check that it is a Prometheus.")
 
 
-def _series(told: Any) -> Series:
-    samples = told["values"] if "values" in told else [told["value"]]
-    return Series({**told["metric"]}, [(float(at), float(value)) for at, value in samples])
+def _series(tree: Any) -> Series:
+    samples = tree["values"] if "values" in tree else [tree["value"]]
+    return Series({**tree["metric"]}, [(float(at), float(value)) for at, value in samples])
 
 
 def _is_address(url: str) -> bool:
@@ -150,7 +150,7 @@ def _credential(file: Path) -> str:
     try:
         value = file.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no plain text"
+        why = getattr(error, "strerror", None) or "it is not plain text"
         raise CommandError(f"{AUTHORIZATION_FILE}={escaped(str(file))} cannot be read: {why}.", WRONG_INPUT) from None
     if not value or not value.isprintable():
         raise CommandError(f"{AUTHORIZATION_FILE}={escaped(str(file))} is not one line of text.", WRONG_INPUT)

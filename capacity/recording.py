@@ -1,4 +1,4 @@
-"""Traffic as a Prometheus remembers it: the proxies' counters of calls, and what policies and servers measured."""
+"""Traffic from a Prometheus: the proxies' counters of calls, and the measurements of policies and servers."""
 
 import math
 from array import array
@@ -18,10 +18,10 @@ from .trace import Calls, Measured, Recording, no_calls
 
 HOUR = 3600.0
 _MOST_HOURS = 366 * 24.0
-_LEAST_SECONDS = 60.0  # Of a piece: where even that is too much to ask for, nothing helps.
-_MOST_SAMPLES = 300_000  # Of one answer: where there are more, the next one is about half the time.
-_GAP_SECONDS = 900.0  # Between two scrapes: what was called meanwhile is known by number, and hardly by time.
-PROXIES = "tidegate_proxy_in_flight{$match}"  # Each proxy has it once, from its start on.
+_LEAST_SECONDS = 60.0  # Of a piece. If even that exceeds the server's limits, give up.
+_MOST_SAMPLES = 300_000  # In one response. After more, the next piece is half as long.
+_GAP_SECONDS = 900.0  # Between two scrapes. The number of calls in a longer gap is known, but hardly their times.
+PROXIES = "tidegate_proxy_in_flight{$match}"  # Each proxy has it once, from its start.
 _PRESENT = f"{PROXIES}[$length]"
 _CALLS = "tidegate_proxy_requests_total{$match}[$length]"
 _FOOTPRINTS = (
@@ -29,26 +29,26 @@ _FOOTPRINTS = (
 )
 _LOADS = "avg by (namespace, model) (avg_over_time(tidegate_eviction_model_load_seconds{$match}[$length]))"
 _QUERIES = _PRESENT, _CALLS, _FOOTPRINTS, _LOADS, triton.WORK_SECONDS, triton.REQUESTS
-_SURE = "measured", "declared", "estimated"  # How a footprint may be known, the surest first.
-_BUSY = frozenset({("http", "503"), ("grpc", "8"), ("grpc", "14")})  # Statuses of calls that are to come again.
-_OTHERS = "*"  # What the proxies call all models that have no series of their own.
+_SURE = "measured", "declared", "estimated"  # Sources of a footprint, the most reliable first.
+_BUSY = frozenset({("http", "503"), ("grpc", "8"), ("grpc", "14")})  # Statuses of calls that clients should retry.
+_OTHERS = "*"  # The proxies' label for all models without a separate series.
 
 Key = tuple[str, str]  # Namespace and model.
 
 
 @dataclass
 class _Seen:
-    """What was gathered. Calls are in seconds since the beginning, by namespace, server and model."""
+    """The collected data. Calls are in seconds since the start, by namespace, server and model."""
 
     calls: dict[tuple[str, str, str], Calls] = field(default_factory=lambda: defaultdict(lambda: array("d")))
     footprints: dict[Key, dict[str, float]] = field(default_factory=lambda: defaultdict(dict))
     loads: dict[Key, list[float]] = field(default_factory=lambda: defaultdict(list))
     work_seconds: dict[Key, float] = field(default_factory=lambda: defaultdict(float))
     requests: dict[Key, float] = field(default_factory=lambda: defaultdict(float))
-    how_many: Counter[str] = field(default_factory=Counter)  # Calls that there is something to say of.
+    how_many: Counter[str] = field(default_factory=Counter)  # Calls that the notes report.
 
     def take_calls(self, added: Iterable[Added], start: float) -> None:
-        """Take in calls: between two scrapes they are spread evenly."""
+        """Add calls, spread evenly between two scrapes."""
         for labels, since, until, number in added:
             step = (until - since) / number
             moments = (since - start + (each + 0.5) * step for each in range(number))
@@ -65,7 +65,7 @@ class _Seen:
     def take_sizes(
         self, footprints: Iterable[Series], loads: Iterable[Series], work: Iterable[Series], requests: Iterable[Series]
     ) -> None:
-        """Take in what was measured: of footprints what is said last, of times the mean."""
+        """Add measurements: the last footprint, and the mean of times."""
         for key, labels, value in _values(footprints):
             self.footprints[key][labels.get("from", "")] = value
         for key, _, value in _values(loads):
@@ -76,7 +76,6 @@ class _Seen:
             self.requests[key] += value
 
     def measured(self, key: Key) -> Measured:
-        """Return what is known of a model."""
         sizes, loads, requests = self.footprints.get(key, {}), self.loads.get(key), self.requests[key]
         return Measured(
             footprint_bytes=round(next((sizes[how] for how in _SURE if how in sizes), 0)),
@@ -86,25 +85,26 @@ class _Seen:
 
 
 def seconds_of(hours: float) -> float:
-    """Return how many seconds so many hours are. Raises CommandError."""
+    """Return hours in seconds. Raises CommandError."""
     if not 0 < hours <= _MOST_HOURS:
-        raise CommandError(f"--hours {hours:g} is not more than 0 and at most {_MOST_HOURS:g}, a year.", WRONG_INPUT)
+        why = f"it must be more than 0 and at most {_MOST_HOURS:g}, a year"
+        raise CommandError(f"--hours {hours:g}: {why}.", WRONG_INPUT)
     return hours * HOUR
 
 
 def record(prometheus: Prometheus, hours: float, now: float) -> Recording:
-    """Return what a Prometheus remembers of the last hours before a Unix time. Raises CommandError."""
+    """Return the recording of the last hours before a Unix time. Raises CommandError."""
     start = round(now - seconds_of(hours), 3)
     counters, seen = Counters(frozenset({"server", "model", "protocol", "status"})), _Seen()
-    asked = _Query(prometheus)
+    query = _Query(prometheus)
     ends = [start, *(start + hour * HOUR for hour in range(1, math.ceil(hours))), round(now, 3)]
-    copies = copy_labels(each for end in ends for each in prometheus.ask(PROXIES, end))
+    copies = copy_labels(each for end in ends for each in prometheus.query(PROXIES, end))
     at = start - LOOKBACK_SECONDS
-    for end in shown(ends, "asking Prometheus", len(ends)):
+    for end in shown(ends, "querying Prometheus", len(ends)):
         while at < end:
-            until = asked.until(at, end)
-            if (answers := asked.piece(at, until)) is not None:
-                present, calls, *sizes = answers
+            until = query.until(at, end)
+            if (results := query.piece(at, until)) is not None:
+                present, calls, *sizes = results
                 counters.scraped(without_copies(present, copies))
                 seen.take_calls(counters.added(without_copies(calls, copies)), start)
                 seen.take_sizes(*sizes)
@@ -112,60 +112,60 @@ def record(prometheus: Prometheus, hours: float, now: float) -> Recording:
     if counters.begun is None:
         raise CommandError(
             f"{prometheus.url} has no series of Tidegate's proxies{_matching(prometheus)} in these {hours:g} hours. "
-            "Does it scrape their admin port (`monitoring` in the definition)?"
+            "Check that it scrapes their admin port (`monitoring` in the definition)."
         )
     if not seen.calls:
-        raise no_calls(f"{prometheus.url} remembers{_matching(prometheus)} in the last {hours:g} hours")
+        raise no_calls(f"{prometheus.url}{_matching(prometheus)} in the last {hours:g} hours")
     late = counters.begun - start
-    lost = [f"the first {late / HOUR:.1f} of these {hours:g} hours: Prometheus has nothing of them"]
+    lost = [f"the first {late / HOUR:.1f} of these {hours:g} hours, which Prometheus does not have"]
     recording = _of_one_namespace(seen, lost if late > _GAP_SECONDS else [])
     if copies:
         recording.source = (
-            f"Prometheus has every series several times, by {listed(sorted(copies))}: one of each counts."
+            f"Prometheus has each series several times, which differ in {listed(sorted(copies))}. One of each counts."
         )
     return recording
 
 
 @dataclass
 class _Query:
-    """Asks in pieces, which are made smaller where they are too much for the server or for us."""
+    """Queries in pieces, which become shorter when they exceed limits of the server or of this program."""
 
     prometheus: Prometheus
     seconds: float = HOUR
 
     def until(self, begin: float, end: float) -> float:
-        """Return where the piece ends that begins here."""
+        """Return the end of the piece that begins here."""
         return min(end, round(begin + self.seconds, 3))
 
     def piece(self, begin: float, until: float) -> list[list[Series]] | None:
-        """Return the answers to all queries about a time; None where it is to be asked about less time."""
+        """Return the results of all queries for a piece. None if the piece must be shorter."""
         length = f"{round((until - begin) * 1e3)}ms"
         try:
-            answers = [self.prometheus.ask(query.replace("$length", length), until) for query in _QUERIES]
+            results = [self.prometheus.query(query.replace("$length", length), until) for query in _QUERIES]
         except TooMuchError:
             if self.seconds <= _LEAST_SECONDS:
                 raise
             self.seconds = max(_LEAST_SECONDS, self.seconds / 2)
             return None
-        if sum(len(series.samples) for answer in answers for series in answer) > _MOST_SAMPLES:
+        if sum(len(series.samples) for result in results for series in result) > _MOST_SAMPLES:
             self.seconds = max(_LEAST_SECONDS, self.seconds / 2)
-        return answers
+        return results
 
 
 def _of_one_namespace(seen: _Seen, lost: list[str]) -> Recording:
     namespaces = sorted({namespace for namespace, _, _ in seen.calls})
     if len(namespaces) > 1:
         example = f"--match 'namespace=\"{namespaces[0]}\"'"
-        raise CommandError(f"There are calls in {listed(namespaces)}: say which, as in {example}.", WRONG_INPUT)
+        raise CommandError(f"There are calls in {listed(namespaces)}. Add one of them: {example}.", WRONG_INPUT)
     (namespace,) = namespaces
     known = {model for place, model in seen.footprints if place == namespace}
     measured = {model: seen.measured((namespace, model)) for model in known}
     how_many = seen.how_many
     if how_many["unnamed"]:
-        lost.append(f"{count_of(how_many['unnamed'], 'call')} of models without series of their own (`*`)")
+        lost.append(f"{count_of(how_many['unnamed'], 'call')} of models without a separate series (`*`)")
     if how_many["adrift"]:
         lost.append(
-            f"when {count_of(how_many['adrift'], 'call')} were: nothing was scraped for a quarter of an hour or more"
+            f"the times of {count_of(how_many['adrift'], 'call')}, in gaps of 15 minutes or more between scrapes"
         )
     calls = {(server, model): seconds for (_, server, model), seconds in seen.calls.items()}
     return Recording(calls, measured, how_many["busy"], lost)

@@ -1,4 +1,4 @@
-"""What may be done about a pool that is short of memory: each a change of the definition, and how it is simulated."""
+"""Remedies for a pool that is short of memory: each with a change of the definition, and its simulation."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -23,71 +23,68 @@ from .overlay import size_text
 from .pressures import Pressures
 
 Tree = Mapping[str, Any]
-_MOST_TRIED = 3  # Models that it is tried with to pin them.
+_MOST_TRIED = 3  # Models to try pinning.
 _MEBIBYTE = 1 << 20
 FILES_NEAR: Final = "files near the GPU"
-NEAR_BYTES_PER_SECOND: Final = 1e9  # At which they are simulated to come: a third of what one NVMe disk reads.
+NEAR_BYTES_PER_SECOND: Final = 1e9  # Simulated rate of staged files: a third of what one NVMe disk reads.
 SLICES = (MigPlacement, DraPlacement)
-_USUAL: Final = tuple(f"{compute}g" for compute in (2, 3))  # Of two profiles of one size.
+_USUAL: Final = tuple(f"{compute}g" for compute in (2, 3))  # Preferred, if two profiles have the same size.
 
 
 @dataclass(frozen=True)
 class PoolUnderReview:
-    """A pool that is looked at."""
+    """A pool with its measurements."""
 
     stack: Stack
-    path: tuple[str | int, ...]  # Of the pool, in the stack's definition.
+    path: tuple[str | int, ...]  # The pool's place in the stack's definition.
     server: Server
     pool: Pool
     found: Pressures
 
     @property
     def name(self) -> str:
-        """The pool behind its server."""
         return f"{self.server.name}/{self.pool.name}"
 
     @property
     def models(self) -> tuple[Model, ...]:
-        """Models that it serves."""
         return self.stack.models_of(self.server, self.pool)
 
     @property
     def slice_bytes(self) -> int:
-        """Memory of what one replica runs on."""
         return devices.memory_bytes(self.pool, self.stack.data_plane.gpus) or devices.capacity_bytes(self.pool) or 0
 
     def footprint_bytes(self, name: str) -> float:
-        """Return what a model takes: declared or measured, whichever is more."""
+        """Return a model's memory: declared or measured, whichever is more."""
         declared = next((each.footprint for each in self.models if each.name == name), None)
         return max(byte_count(declared) if declared else 0, self.found.models[name].footprint_bytes)
 
     def change(self, **keys: Any) -> Tree:
-        """Return these keys of the pool as an overlay has them."""
+        """Return these keys of the pool as an overlay."""
         return {"servers": [{"name": self.server.name, "pools": [{"name": self.pool.name, **keys}]}]}
 
     def of_model(self, name: str, **keys: Any) -> Tree:
-        """Return these keys of a model as an overlay has them."""
+        """Return these keys of a model as an overlay."""
         return {"models": [{"name": name, **keys}]}
 
 
 @dataclass(frozen=True)
 class Remedy:
-    """One thing that may be done."""
+    """One possible change."""
 
     kind: str
     change: Tree
     setting: SimulationSetting
-    more_bytes: int = 0  # Memory of slices, or of processors' pods, that it takes beyond today's.
-    loads: float = 1.0  # What a load takes of today's time.
+    more_bytes: int = 0  # Additional memory of slices, or of pods on CPUs.
+    loads: float = 1.0  # Load time relative to today's.
 
     def trace(self, now: Trace) -> Trace:
-        """Return the calls as they come, to models that are loaded so fast."""
+        """Return the trace with the new load times."""
         models = (replace(model, load_seconds=model.load_seconds * self.loads) for model in now.models)
         return replace(now, models=tuple(models))
 
 
 def remedies(subject: PoolUnderReview, now: SimulationSetting) -> Iterator[Remedy]:
-    """Yield what may be done, the cheapest first."""
+    """Yield the possible changes, cheapest first."""
     pool, found = subject.pool, subject.found
     assert isinstance(pool.loading, OnDemand)
     for model in sorted(now.pinned):
@@ -113,7 +110,7 @@ def _other_limits(subject: PoolUnderReview, now: SimulationSetting) -> Iterator[
     loading = subject.pool.loading
     assert isinstance(loading, OnDemand)
     if loading.policy not in registry.BUILT_IN:
-        return  # Its author knows why.
+        return  # a custom policy was chosen on purpose
     shortest = {"idleSeconds": loading.lease_seconds}
     tried: tuple[Tree, ...] = ({"policy": "break-even"}, {"policy": "cost-aware", **shortest}, shortest)
     for limits in tried:
@@ -124,10 +121,8 @@ def _other_limits(subject: PoolUnderReview, now: SimulationSetting) -> Iterator[
 
 
 def staging(subject: PoolUnderReview) -> Tree | None:
-    """Return the change that keeps files of all models that are called near the GPU, as large as their footprints.
-
-    None where models are not loaded again and again from a slow volume, and where files are near already.
-    """
+    """Return the change that stages the files of all called models near the GPU, as large as their footprints. None if
+    models are not loaded repeatedly from a slow volume, or if files are near already."""
     read = subject.found.reading
     if read is None or not read.slow or not subject.found.evicted:
         return None
@@ -142,8 +137,8 @@ def staging(subject: PoolUnderReview) -> Tree | None:
 
 
 def _profiles(subject: PoolUnderReview) -> dict[str, int]:
-    """Return the MIG profiles that the pool's GPUs have with their bytes, one for each size, the smallest first: if
-    there is one, that into which the data plane's GPUs are cut."""
+    """Return the MIG profiles of the pool's GPUs with their bytes, smallest first. If several profiles have the same
+    size, prefer one into which the data plane's GPUs are cut."""
     placement = subject.pool.placement
     labels = [getattr(placement, "product", None), *(group.product for group in subject.stack.data_plane.gpus)]
     product = next((found for label in labels if label and (found := gpu_product(label))), None)
@@ -157,16 +152,16 @@ def _profiles(subject: PoolUnderReview) -> dict[str, int]:
 
 
 def _larger(subject: PoolUnderReview, capacity: int) -> Iterator[tuple[Tree, int, int]]:
-    """Yield keys of the pool with a larger slice, the capacity that it has then, and the slice's bytes."""
+    """Yield keys of the pool with a larger slice, its capacity, and the slice's bytes."""
     pool, today = subject.pool, subject.slice_bytes
     assert isinstance(pool.loading, OnDemand)
     if isinstance(pool.placement, CpuPlacement):
         memory = {"memory": size_text(byte_count(pool.resources.memory) + capacity)}
-        said = {"loading": {"capacity": size_text(2 * capacity)}} if pool.loading.capacity else {}
-        yield {**said, "resources": memory}, 2 * capacity, today + capacity
+        kept = {"loading": {"capacity": size_text(2 * capacity)}} if pool.loading.capacity else {}
+        yield {**kept, "resources": memory}, 2 * capacity, today + capacity
     elif isinstance(pool.placement, SLICES):
         for profile, size in _profiles(subject).items():
             if size > today:
                 grown = capacity * size // today
-                said = {"loading": {"capacity": size_text(grown)}} if pool.loading.capacity else {}
-                yield {**said, "placement": {"profile": profile}}, grown, size
+                kept = {"loading": {"capacity": size_text(grown)}} if pool.loading.capacity else {}
+                yield {**kept, "placement": {"profile": profile}}, grown, size

@@ -1,4 +1,4 @@
-"""What Prometheus has of a window of time, as advice asks for it: of one environment, by pools and their pods."""
+"""Samples of a window of time from Prometheus, for advice: of one environment, by pools and their pods."""
 
 import math
 import re
@@ -12,21 +12,21 @@ from tidegate_eviction.simulate.trace import Trace
 
 from .prometheus import Series
 
-SCRAPED: Final = "up"  # Prometheus' own, of whatever it scrapes.
+SCRAPED: Final = "up"  # Prometheus' own metric of each target.
 Labels = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Samples:
-    """What Prometheus has of a window of time. Sums are over all series that agree in the labels asked for."""
+    """Samples of a window of time. Sums are over all series with the same values of the given labels."""
 
     seconds: float  # The window's length.
     series: Callable[[str], Sequence[Series]]
-    """Returns those of a metric, at times that all have in common."""
+    """Returns the series of a metric, all sampled at the same times."""
 
     def increase(self, metric: str, *labels: str) -> defaultdict[Labels, float]:
-        """Return by how much a counter grew; one that began meanwhile, from nothing."""
-        begun: defaultdict[str, float] = defaultdict(lambda: math.inf)  # When each pod was scraped first.
+        """Return the increase of a counter. A counter that started in the window counts from 0."""
+        begun: defaultdict[str, float] = defaultdict(lambda: math.inf)  # The first scrape of each pod.
         for each in self.series(SCRAPED):
             if each.samples:
                 pod = each.labels.get("pod", "")
@@ -43,22 +43,21 @@ class Samples:
         return _summed(self.series(metric), labels, grown)
 
     def mean(self, metric: str, *labels: str) -> defaultdict[Labels, float]:
-        """Return the mean of a gauge; where it is not there at a time, it counts 0 then."""
+        """Return the mean of a gauge. Missing samples count as 0."""
         found = self.series(metric)
         times = max((len(each.samples) for each in found), default=1)
         return _summed(found, labels, lambda each: sum(value for _, value in each.samples) / times)
 
     def last(self, metric: str, *labels: str) -> defaultdict[Labels, float]:
-        """Return the last value of a gauge, of several series with the same labels the largest."""
+        """Return the last value of a gauge, the largest if several series have the same labels."""
         kept: defaultdict[Labels, float] = defaultdict(float)
         for each in self.series(metric):
-            if each.samples and (said := _said(each, labels)) is not None:
-                kept[said] = max(kept[said], each.samples[-1][1])
+            if each.samples and (key := _values(each, labels)) is not None:
+                kept[key] = max(kept[key], each.samples[-1][1])
         return kept
 
 
-def _said(series: Series, labels: Sequence[str]) -> Labels | None:
-    """Return the values of labels; None where one is missing."""
+def _values(series: Series, labels: Sequence[str]) -> Labels | None:
     return tuple(series.labels[each] for each in labels) if all(each in series.labels for each in labels) else None
 
 
@@ -67,14 +66,14 @@ def _summed(
 ) -> defaultdict[Labels, float]:
     kept: defaultdict[Labels, float] = defaultdict(float)
     for each in found:
-        if each.samples and (said := _said(each, labels)) is not None:
-            kept[said] += figure(each)
+        if each.samples and (key := _values(each, labels)) is not None:
+            kept[key] += figure(each)
     return kept
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """Samples of a window of one environment, and the trace of its calls, where there is one."""
+    """Samples of a window of one environment, and the trace of its calls, if there is one."""
 
     samples: Samples
     trace: Trace | None
@@ -83,7 +82,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class PoolSamples:
-    """Samples of one pool: of its proxies by the names of server and pool, of its pods by theirs."""
+    """Samples of one pool: proxies' metrics by the names of server and pool, pods' metrics by pod names."""
 
     samples: Samples
     server: str
@@ -91,7 +90,7 @@ class PoolSamples:
     pods: "re.Pattern[str]"
 
     def of_pods(self, found: Mapping[Labels, float]) -> defaultdict[Labels, float]:
-        """Return what has a pod as its first label, summed over the pool's; what is left are the other labels."""
+        """Return values whose first label is one of the pool's pods, summed by their other labels."""
         kept: defaultdict[Labels, float] = defaultdict(float)
         for (pod, *others), value in found.items():
             if self.pods.fullmatch(pod):
@@ -99,20 +98,17 @@ class PoolSamples:
         return kept
 
     def at_pods(self, metric: str, *labels: str) -> defaultdict[Labels, float]:
-        """Return by how much a counter of the pods grew."""
         return self.of_pods(self.samples.increase(metric, "pod", *labels))
 
     def by_model(self, metric: str) -> defaultdict[str, float]:
-        """Return the same for each model."""
         return defaultdict(float, {model: value for (model,), value in self.at_pods(metric, "model").items()})
 
     def at_proxies(self, metric: str, *labels: str) -> dict[Labels, float]:
-        """Return by how much a counter of the proxies grew for this pool."""
         found = self.samples.increase(metric, "server", "pool", *labels)
         return {labels[2:]: value for labels, value in found.items() if labels[:2] == (self.server, self.pool)}
 
     def last_of_models(self, metric: str) -> defaultdict[str, float]:
-        """Return the last value of a gauge for each model, at the pod where it is largest."""
+        """Return the last value of a gauge for each model, from the pod where it is largest."""
         kept: defaultdict[str, float] = defaultdict(float)
         for (pod, model), value in self.samples.last(metric, "pod", "model").items():
             if self.pods.fullmatch(pod):
@@ -120,5 +116,5 @@ class PoolSamples:
         return kept
 
     def replicas(self, *metrics: str) -> int:
-        """Return how many of its pods any of these metrics was measured of."""
+        """Return the number of its pods that have any of these metrics."""
         return len({pod for each in metrics for (pod,) in self.samples.last(each, "pod") if self.pods.fullmatch(pod)})

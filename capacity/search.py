@@ -1,4 +1,4 @@
-"""The search for the cheapest pool: of slices of each size, the fewest that meet the target."""
+"""The search for the cheapest pool: for slices of each size, the fewest that meet the target."""
 
 from collections.abc import Sequence
 from math import ceil
@@ -11,11 +11,11 @@ from .answers import LOADING, Answer, Row
 from .simulations import Run, simulations
 from .slices import Gpu, GpuSlice
 
-MOST_GPUS = 8  # That are tried for one answer.
+MOST_GPUS = 8  # For one answer.
 
 
 class Search:
-    """One search, for one target. More slices of a size answer more calls at once, so it halves the range of counts."""
+    """One search, for one target. More slices of a size never make it worse, so it halves the range of counts."""
 
     def __init__(self, trace: Trace, gpu: Gpu, target: float, loading: OnDemand = LOADING) -> None:
         self._trace, self._gpu, self._target, self._loading = trace, gpu, target, loading
@@ -23,8 +23,8 @@ class Search:
         self._enough: dict[GpuSlice, int] = {}
 
     def rows(self) -> list[Row]:
-        """Return every answer that was simulated: of each size up to the fewest slices that meet the target, unless
-        slices of another size meet it for less."""
+        """Return every simulated answer: of each size up to the fewest slices that meet the target, unless slices of
+        another size meet it for less."""
         found: list[Row] = []
         with simulations(self._trace) as run:
             while counts := {one: count for one in self._gpu.slices if (count := self._next(one))}:
@@ -37,7 +37,7 @@ class Search:
         return found
 
     def _next(self, one: GpuSlice) -> int:
-        """Return how many slices of a size to try next; 0: none."""
+        """Return how many slices of a size to try next, or 0."""
         low, high = self._too_few[one], self._enough.get(one)
         if high is not None:
             return (low + high) // 2 if high - low > 1 else 0

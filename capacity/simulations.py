@@ -1,4 +1,4 @@
-"""Simulations of pools over a trace: each once, as many at a time as there are cores, in processes."""
+"""Simulations of pools over a trace, in as many processes as there are CPUs."""
 
 import math
 import os
@@ -26,8 +26,8 @@ _ROUNDING = 1e-6  # Seconds.
 def setting_of(
     loading: OnDemand, capacity_bytes: int, replicas: int, pinned: frozenset[str] = frozenset()
 ) -> SimulationSetting:
-    """Return how a pool is simulated, whose policy has what its container has by default; ValueError for a policy that
-    is not installed here."""
+    """Return the simulation setting of a pool. The policy gets its container's defaults. Raises ValueError for a
+    policy that is not installed here."""
     return SimulationSetting(
         policy=find(loading.policy),
         capacity_bytes=capacity_bytes,
@@ -41,41 +41,38 @@ def setting_of(
 
 @dataclass(frozen=True)
 class Figures:
-    """What callers of one pool met. Times are seconds."""
+    """The effect on callers of one pool. Times are seconds."""
 
     requests: int = 0
-    warm: int = 0  # Answered at once.
-    answered: int = 0  # … or after a wait that the pool allows.
+    warm: int = 0  # Served without a wait.
+    answered: int = 0  # Served without a wait, or after a wait that the pool allows.
     loads: int = 0
-    waits: tuple[float, ...] = ()  # Of those who were answered, and not at once, the shortest first.
+    waits: tuple[float, ...] = ()  # Of requests that were served after a wait, sorted.
     lost: Mapping[str, float] = field(default_factory=dict)
-    """By model: what its callers waited, and the longest wait for each who was refused, busy or too large."""
+    """By model: the waiting time, plus the longest wait for each refused call (busy or too large)."""
     refusals: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # By model: calls refused, and all calls.
     largest: int = 0  # Bytes of the largest model, called or not.
 
     @property
     def refused(self) -> int:
-        """Requests that were refused as busy, or that their model is too large."""
+        """Requests that were refused as busy, or because their model is too large."""
         return self.requests - self.answered
 
     @property
     def share_warm(self) -> float:
-        """Share of requests that were answered at once."""
         return self.warm / self.requests if self.requests else 1.0
 
     @property
     def share_waited(self) -> float:
-        """Share of requests that were answered after a wait."""
         return (self.answered - self.warm) / self.requests if self.requests else 0.0
 
     @property
     def share_refused(self) -> float:
-        """Share of requests that were refused."""
         return self.refused / self.requests if self.requests else 0.0
 
     @property
     def worst_served(self) -> tuple[str, int, int] | None:
-        """The model with the largest share of calls refused, how many those are, and of how many; None if none is."""
+        """The model with the largest share of refused calls, with refused and all calls. None if none was refused."""
         refused = [(count / calls, count, calls, name) for name, (count, calls) in self.refusals.items() if count]
         if not refused:
             return None
@@ -84,46 +81,45 @@ class Figures:
 
     @property
     def serves_every_model(self) -> bool:
-        """Whether no model has all of its calls refused, or more than one and a tenth of them."""
+        """Whether each model has at most a tenth of its calls refused, or one call, and never all of them."""
         return all(count <= max(min(1, calls - 1), MOST_REFUSED * calls) for count, calls in self.refusals.values())
 
     @property
     def lost_seconds(self) -> float:
-        """What callers lost."""
         return sum(self.lost.values())
 
     def wait(self, percent: float) -> float:
-        """Return a percentile of the waits of those who met a cold model."""
+        """Return a percentile of the waits for cold models."""
         return quantile(self.waits, percent)
 
 
 Run = Callable[[Sequence[SimulationSetting], str], list[Figures]]
-"""Returns what comes of a trace with each setting; the text is said beside the progress."""
+"""Returns the figures of a trace with each setting. The text labels the progress bar."""
 
 
 @contextmanager
 def simulations(trace: Trace) -> Iterator[Run]:
-    """Run simulations of a trace, in as many processes as this one may use cores."""
+    """Run simulations of a trace, in as many processes as this one may use CPUs."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     try:
         with ProcessPoolExecutor(cores, initializer=_begin, initargs=(trace,)) as workers:
             try:
                 yield lambda settings, what: list(shown(workers.map(_simulated, settings), what, len(settings)))
             except BaseException:
-                for worker in active_children():  # leaving waits for them, however long they still take
+                for worker in active_children():  # otherwise the exit would wait for them
                     worker.kill()
                 raise
     except BrokenProcessPool:
-        raise CommandError("A process of the simulation was ended: is there enough memory?") from None
+        raise CommandError("A process of the simulation was killed. Check that there is enough memory.") from None
 
 
-# ---- in a process of its own ----
+# ---- in a worker process ----
 
 _TRACES: list[Trace] = []
 
 
 def _begin(trace: Trace) -> None:
-    """Keep the trace. The parent shows progress, and hears of Ctrl-C."""
+    """Keep the trace. Only the parent prints progress and handles Ctrl-C."""
     sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     _TRACES.append(trace)
 
@@ -135,8 +131,8 @@ def _simulated(setting: SimulationSetting) -> Figures:
 
 
 def first_loads(trace: Trace, outcome: Outcome) -> frozenset[int]:
-    """Return the positions of the calls that came while their model was loaded for the first time: the simulation
-    starts with empty slices, and the pools that it stands for do not."""
+    """Return the positions of calls during the first load of their model. The simulation starts with empty slices, but
+    real pools do not."""
     ends: dict[int, float] = {}
     for now, which, size in outcome.memory:
         if size > 0:
@@ -148,7 +144,7 @@ def first_loads(trace: Trace, outcome: Outcome) -> frozenset[int]:
 
 
 def figures(trace: Trace, wait_seconds: float, outcome: Outcome, skipped: Collection[int] = ()) -> Figures:
-    """Return what callers met, of what came of a simulation, without the calls at some positions, none a hit."""
+    """Return the figures of a simulation, without the calls at the skipped positions, none of which is a hit."""
     counted = [which for position, which in enumerate(trace.which) if position not in skipped]
     calls, answered = Counter(counted), Counter[int]()
     lost = {which: count * wait_seconds for which, count in calls.items()}
@@ -172,7 +168,7 @@ def figures(trace: Trace, wait_seconds: float, outcome: Outcome, skipped: Collec
 
 
 def only(trace: Trace, names: Collection[str]) -> Trace:
-    """Return a trace with just these models and their requests."""
+    """Return a trace with only these models and their requests."""
     kept = [place for place, model in enumerate(trace.models) if model.name in names]
     if len(kept) == len(trace.models):
         return trace

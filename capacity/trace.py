@@ -1,4 +1,4 @@
-"""Traces as the simulator reads them, made of recorded calls and of what the policies measured of their models."""
+"""Traces for the simulator, made from recorded calls and from the policies' measurements of models."""
 
 import heapq
 import statistics
@@ -15,13 +15,13 @@ from stacks.command import CommandError
 from stacks.problems import count_of, listed
 
 Calls: TypeAlias = "array[float]"
-"""When calls were, in seconds, in any order."""
-_NAMED = 5  # Models of a kind that are named in a message.
+"""Times of calls in seconds, in any order."""
+_NAMED = 5  # Maximum number of models named in a message.
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What is known of a model: its bytes (0: nothing), what a load takes (None: nothing), and a call without one."""
+    """Measurements of a model: bytes (0: unknown), load seconds (None: unknown), seconds of a call without a load."""
 
     footprint_bytes: int = 0
     load_seconds: float | None = None
@@ -30,25 +30,25 @@ class Measured:
 
 @dataclass
 class Recording:
-    """Traffic that was seen: calls by server and model, what is known of models, by name, and what was not seen."""
+    """Recorded traffic: calls by server and model, measurements by model, and losses."""
 
     calls: Mapping[tuple[str, str], Calls]
     measured: Mapping[str, Measured]
-    busy: int = 0  # Calls that were told to come again: those that did are there once more.
-    lost: list[str] = field(default_factory=list)  # In words, each the end of a sentence.
+    busy: int = 0  # Calls that were refused as busy. Retries are recorded again.
+    lost: list[str] = field(default_factory=list)  # Losses, each as the end of a sentence.
     source: str = ""  # A sentence about where it came from.
 
 
 def no_calls(where: str) -> CommandError:
-    """Return the error for a recording with nothing in it."""
-    return CommandError(f"There is no call of a model in what {where}: nothing was written.")
+    """Return the error for an empty recording."""
+    return CommandError(f"There is no call of a model in {where}. Nothing was written.")
 
 
 def trace_of(recording: Recording) -> tuple[Trace, list[str]]:
-    """Return the trace, and in words what is not in it as it was. Raises CommandError where nothing would be in it.
+    """Return the trace, and sentences about its losses. Raises CommandError if it would be empty.
 
-    A model that nobody measured is left out; a load that nobody measured is estimated by size. Models that two servers
-    have by one name are called `server/model`.
+    Models without a measured size are left out. A load time that was never measured is estimated by size. If two
+    servers have a model of the same name, the models are called `server/model`.
     """
     servers = Counter(model for _, model in recording.calls)
     called = {
@@ -67,12 +67,12 @@ def trace_of(recording: Recording) -> tuple[Trace, list[str]]:
         notes.append(f"{number} of models that no eviction policy has measured: {listed(sorted(left), _NAMED)}")
     if len(left) == len(called):
         raise CommandError(
-            f"What models take is not known ({listed(sorted(left), _NAMED)}): nothing was written. Eviction policies "
-            "measure it, of pools that load on demand: have Prometheus scrape their admin port, or give their logs too."
+            f"The memory of {listed(sorted(left), _NAMED)} is unknown. Nothing was written. Eviction policies measure "
+            "it for pools that load on demand: let Prometheus scrape their admin port, or add their logs."
         )
     models = _with_loads(known, notes)
     if recording.busy:
-        notes.append(f"{count_of(recording.busy, 'call')} told to come again: those that did are in it twice")
+        notes.append(f"{count_of(recording.busy, 'call')} refused as busy. A retry counts as a second call")
     requests = heapq.merge(
         *(zip(sorted(called[each.name][1]), repeat(place)) for place, each in enumerate(models) if each.name in called)
     )
@@ -84,15 +84,15 @@ def trace_of(recording: Recording) -> tuple[Trace, list[str]]:
 
 
 def _with_loads(known: Mapping[str, Measured], notes: list[str]) -> tuple[TracedModel, ...]:
-    """Return the models by name; what a load takes that was never measured goes by those that were, byte for byte."""
+    """Return the models by name. A missing load time is estimated from the others, in proportion to the size."""
     rates = [each.load_seconds / each.footprint_bytes for each in known.values() if each.load_seconds is not None]
     if not rates:
         raise CommandError(
-            "What loads take is not known of any model: nothing was written. Eviction policies measure it; those that "
-            "Prometheus scrapes have to be of this version (tidegate_eviction_model_load_seconds)."
+            "No load time of any model is known. Nothing was written. Eviction policies measure load times. Those that "
+            "Prometheus scrapes must have this version (tidegate_eviction_model_load_seconds)."
         )
     if guessed := sorted(name for name, each in known.items() if each.load_seconds is None):
-        notes.append(f"what loading takes of {listed(guessed, _NAMED)}: never measured, and estimated by size")
+        notes.append(f"load times of {listed(guessed, _NAMED)}: never measured, so estimated by size")
     rate = statistics.median(rates)
     return tuple(
         TracedModel(

@@ -1,13 +1,13 @@
-"""The command `tidegate`: what platform admins run, and the commands for models, which `client/` has alone too.
+"""The command `tidegate`: the commands of platform admins, and those for models, which `client/` also ships alone.
 
-Exit codes: 0 done · 1 it could not be done · 2 the definition or the command line is wrong · 6 no engine for a
-cluster · 130 stopped with Ctrl-C. Those of the commands for models: `tidegate --help` lists them.
+Exit codes: 0 done · 1 failed · 2 wrong definition or command line · 6 no engine for a cluster · 130 stopped with
+Ctrl-C. `tidegate --help` lists the exit codes of the commands for models.
 
 | module | commands |
 |---|---|
-| `app` | all of them together |
-| `platform` | `check`, `render`, `up`, `down`, `preview`, `rollout`, … : a definition and its clusters |
+| `app` | all commands |
+| `platform` | `check`, `render`, `up`, `down`, `preview`, `rollout`, …: a definition and its clusters |
 | `chart` | `values`, `chart`: the same stacks for Helm |
 | `capacity` | `trace`, `plan`, `advise`: traffic, and the slices that it needs |
-| `options` | options that several commands have, and what a shell completes for them |
+| `options` | options of several commands, and their shell completion |
 """

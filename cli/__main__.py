@@ -1,4 +1,4 @@
-"""`tidegate` with all of its commands; `python -m cli` in a checkout."""
+"""`tidegate` with all of its commands, or `python -m cli` in a checkout."""
 
 import gc
 import sys
@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from typer import Typer
 
 ROOT = Path(__file__).resolve().parents[1]
-# In a checkout, these have folders of their own; where Tidegate is installed, all packages lie side by side.
+# In a checkout, these packages have separate directories. When Tidegate is installed, all packages are side by side.
 sys.path[:0] = [str(ROOT / part) for part in ("client", "contracts", "policies/eviction", "service")]
 
 
 def collect_rarely() -> None:
-    """Let the garbage collector run less often: the objects of a definition are many, and live to the end."""
+    """Run the garbage collector less often, because the many objects of a definition live until the end."""
     gc.set_threshold(100_000, 50, 1000)
 
 

@@ -1,4 +1,4 @@
-"""Commands about traffic and the slices it needs. What a command needs is imported when it runs."""
+"""Commands about traffic and the slices that it needs. Each command imports its modules when it runs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,21 +9,21 @@ from stacks.command import exit_codes
 
 from .options import DEFINITION, Definition, Stack
 
-Trace = Annotated[Path, typer.Argument(help="File of the requests; gzipped if its name ends in .gz.")]
+Trace = Annotated[Path, typer.Argument(help="File of the trace. A name that ends in .gz is compressed.")]
 TRACE = Path("build/trace.csv.gz")
-Target = Annotated[str, typer.Option(metavar="PERCENT", help="Share of calls that find their model resident.")]
+Target = Annotated[str, typer.Option(metavar="PERCENT", help="Share of calls that must find their model in memory.")]
 Prometheus = Annotated[str, typer.Option(metavar="URL", help="The Prometheus to read.")]
-Match = Annotated[str, typer.Option(metavar="MATCHERS", help="Further matchers of PromQL, such as cluster=…")]
+Match = Annotated[str, typer.Option(metavar="MATCHERS", help="Further PromQL matchers, such as cluster=…")]
 
 
 def trace(
     out: Trace = TRACE,
     prometheus: Prometheus = "",
-    hours: Annotated[float | None, typer.Option(help="How long, up to now.")] = None,
+    hours: Annotated[float | None, typer.Option(help="Hours of traffic to read, up to now.")] = None,
     match: Match = "",
-    logs: Annotated[str, typer.Option(metavar="FILES", help="Logs of proxies and eviction policies instead.")] = "",
+    logs: Annotated[str, typer.Option(metavar="FILES", help="Read logs of proxies and policies instead.")] = "",
 ) -> None:
-    """Write recorded traffic as a trace, which the simulator reads."""
+    """Record traffic from Prometheus or logs as a trace, for the simulator and `plan`."""
     with exit_codes() as outcome:
         outcome.text = "nothing was written"
         from capacity.command import write_recorded
@@ -35,7 +35,7 @@ def advise(
     definition: Definition = DEFINITION,
     stack: Stack = None,
     prometheus: Prometheus = "",
-    hours: Annotated[float, typer.Option(help="How long, up to now.")] = 24.0,
+    hours: Annotated[float, typer.Option(help="Hours of traffic to read, up to now.")] = 24.0,
     match: Match = "",
     target: Target = "99%",
 ) -> None:
@@ -48,12 +48,12 @@ def advise(
 
 def plan(
     trace: Trace = TRACE,
-    definition: Annotated[Path, typer.Option(metavar="FILE", help="The platform to change.")] = DEFINITION,
+    definition: Annotated[Path, typer.Option(metavar="FILE", help="The definition to plan for.")] = DEFINITION,
     target: Target = "99%",
     gpu: Annotated[str | None, typer.Option("--gpu", metavar="GPU", help="a100-80gb, or a node label.")] = None,
     stack: Stack = None,
 ) -> None:
-    """Search for the cheapest slices that answer a share of a trace's requests at once."""
+    """Find the cheapest slices with which enough requests of a trace find their model in memory."""
     with exit_codes():
         from capacity.plan import make_plan
 

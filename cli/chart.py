@@ -1,4 +1,4 @@
-"""Commands for Helm. What a command needs is imported when it runs."""
+"""Commands for Helm. Each command imports its modules when it runs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,9 +11,9 @@ from .options import DEFINITION, Definition, stacks
 
 
 def chart(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the chart.")] = Path("charts/tidegate"),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Directory of the chart.")] = Path("charts/tidegate"),
 ) -> None:
-    """Write the folder of the Helm chart, which is generated from the components."""
+    """Write the Helm chart, which is generated from the components."""
     with exit_codes():
         from charts import CHART
         from charts.folder import require_chart, write
@@ -31,7 +31,7 @@ def values(
     definition: Definition = DEFINITION,
     stack: Annotated[str, typer.Option(metavar="NAME", help="The stack.", autocompletion=stacks)] = "",
 ) -> None:
-    """Print the chart's values of one stack."""
+    """Print the values of one stack for the Helm chart."""
     with exit_codes():
         from charts import values_of
         from charts.values_file import values_text
@@ -43,7 +43,7 @@ def values(
         read = read_definition(definition)
         if not stack:
             names = listed(each.name for each in read.stacks)
-            raise CommandError(f"Name a stack, as in --stack {read.stacks[0].name}. There are: {names}.", WRONG_INPUT)
+            raise CommandError(f"Add a stack, such as --stack {read.stacks[0].name}. There are: {names}.", WRONG_INPUT)
         (one,) = chosen_stacks(read, stack)
         heading = (
             f"Values of the Tidegate chart: stack {one.name} of {escaped(read.file)}, by `tidegate values`.\n"

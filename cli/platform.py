@@ -1,5 +1,5 @@
-"""Commands about a definition and its clusters. What a command needs is imported when it runs: `check` must not wait
-for Pulumi's SDK."""
+"""Commands about a definition and its clusters. Each imports its modules when it runs, so that `check` does not load
+Pulumi's SDK."""
 
 import sys
 from collections.abc import Iterator
@@ -16,22 +16,22 @@ from stacks.problems import DefinitionError
 from . import options
 from .options import DEFINITION, AsJson, Definition, Stack
 
-Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the rendered YAML.")]
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory for the rendered YAML.")]
 Cluster = Annotated[
     str,
-    typer.Option(metavar="CONTEXT", help="Kubeconfig context.", autocompletion=options.contexts),
+    typer.Option(metavar="CONTEXT", help="The kubeconfig context.", autocompletion=options.contexts),
 ]
-KeepGoing = Annotated[bool, typer.Option("--keep-going", help="Go on whatever the clusters lack.")]
+KeepGoing = Annotated[bool, typer.Option("--keep-going", help="Continue even if prerequisites are missing.")]
 
 DEFAULT_OUT = Path("build/rendered")
 
 
-EngineOption = Annotated[EngineName | None, typer.Option("--engine", help="The first that is there by default.")]
+EngineOption = Annotated[EngineName | None, typer.Option("--engine", help="Default: Pulumi if installed, else Helm.")]
 
 
 @contextmanager
 def reporting(command: str, file: Path, *, as_json: bool) -> Iterator[tuple[ExitStatus, CommandReport]]:
-    """Let a command note what it finds; with `as_json` that is all of standard output, however the command ends."""
+    """Collect what a command finds. With `as_json`, standard output is one document, even if the command fails."""
     seen = CommandReport(command, str(file))
     stdout, ended = sys.stdout, None
     outcome = ExitStatus()
@@ -45,7 +45,7 @@ def reporting(command: str, file: Path, *, as_json: bool) -> Iterator[tuple[Exit
     except typer.Exit as exit_:
         ended = exit_
     if as_json:
-        from rollout.json_document import document_text  # not before: other runs do without
+        from rollout.json_document import document_text  # not at the top: other runs do not need it
 
         print(document_text(seen, ended.exit_code if ended else 0, outcome.failure), file=stdout)
     if ended:
@@ -58,9 +58,9 @@ def render(
     stack: Stack = None,
     unchecked: Annotated[bool, typer.Option("--unchecked", hidden=True)] = False,
 ) -> None:
-    """Write every stack as YAML, to apply by any means; needs no cluster and no engine."""
+    """Write every stack as YAML that you can apply with any tool. Needs no cluster and no engine."""
     with exit_codes() as outcome:
-        if unchecked:  # what previews of later revisions compare with
+        if unchecked:  # used by previews of later revisions
             from rollout.changes.revision import render_for_previews
 
             render_for_previews(definition, out)
@@ -76,11 +76,11 @@ def up(
     stack: Stack = None,
     engine: EngineOption = None,
     adopt: Annotated[
-        bool, typer.Option("--adopt", help="Take over a stack that another engine brought up, or a namespace.")
+        bool, typer.Option("--adopt", help="Take over a stack of another engine, or an existing namespace.")
     ] = False,
     keep_going: KeepGoing = False,
 ) -> None:
-    """Bring the stacks of a kubeconfig context up there, with Pulumi or Helm."""
+    """Apply the stacks of a kubeconfig context to its cluster, with Pulumi or Helm."""
     with exit_codes() as outcome:
         from rollout.cluster import Request, bring_up
 
@@ -92,9 +92,9 @@ def down(
     cluster: Cluster = "",
     stack: Stack = None,
     engine: EngineOption = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Take stacks of production down too.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Also remove production stacks.")] = False,
 ) -> None:
-    """Take the stacks of a kubeconfig context down; their datasets stay."""
+    """Remove the stacks of a kubeconfig context from its cluster. Their datasets stay."""
     with exit_codes() as outcome:
         from rollout.cluster import Request, take_down
 
@@ -102,7 +102,7 @@ def down(
 
 
 def check(definition: Definition = DEFINITION, as_json: AsJson = False) -> None:
-    """Check the definition: its form, its rules, and the guardrails."""
+    """Check the definition: its syntax, its rules and the guardrails. Changes nothing."""
     with reporting("check", definition, as_json=as_json) as (_, seen):
         from rollout.definition import check_definition
 
@@ -110,9 +110,9 @@ def check(definition: Definition = DEFINITION, as_json: AsJson = False) -> None:
 
 
 def guardrails(
-    file: Annotated[str, typer.Argument(help="YAML of Kubernetes objects; - is standard input.")] = "-",
+    file: Annotated[str, typer.Argument(help="YAML file of Kubernetes objects. - is standard input.")] = "-",
 ) -> None:
-    """Hold the Kubernetes objects in a file, or on standard input, to the guardrails."""
+    """Check Kubernetes objects in a file, or on standard input, against the guardrails."""
     with exit_codes():
         from rollout.manifests import check_manifests
 
@@ -125,7 +125,7 @@ def preflight(
     stack: Stack = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what the stacks of a kubeconfig context need and the cluster lacks; change nothing."""
+    """List what the stacks of a kubeconfig context need but the cluster lacks. Changes nothing."""
     with reporting("preflight", definition, as_json=as_json) as (_, seen):
         from rollout.preflight import print_missing
 
@@ -133,7 +133,7 @@ def preflight(
 
 
 def environments(definition: Definition = DEFINITION) -> None:
-    """Print where clients publish and call models, and who may, as JSON for TIDEGATE_ENVIRONMENTS."""
+    """Print as JSON, for TIDEGATE_ENVIRONMENTS, where clients publish and call models, and who has access."""
     with exit_codes():
         from stacks.clients import environments_text
         from stacks.validate import read_definition
@@ -142,7 +142,7 @@ def environments(definition: Definition = DEFINITION) -> None:
 
 
 def schema() -> None:
-    """Print the JSON schema of definitions, for editors: tidegate schema > stacks/definition.schema.json."""
+    """Print the JSON schema of the definition, for editors: tidegate schema > stacks/definition.schema.json."""
     with exit_codes():
         from stacks.reference import schema_text
 
@@ -150,9 +150,9 @@ def schema() -> None:
 
 
 def dashboards(
-    folder: Annotated[Path, typer.Argument(help="Folder of the files.")] = Path("build/dashboards"),
+    folder: Annotated[Path, typer.Argument(help="Directory for the files.")] = Path("build/dashboards"),
 ) -> None:
-    """Write Grafana's dashboards as JSON files, to be imported into any Grafana."""
+    """Write the Grafana dashboards as JSON files, which you can import into any Grafana."""
     with exit_codes():
         from components.dashboards import DASHBOARDS
 
@@ -169,14 +169,14 @@ def preview(
     base: Annotated[str | None, typer.Option("--base", metavar="REV", help="Compare with this git revision.")] = None,
     cluster: Annotated[
         str | None,
-        typer.Option(metavar="CONTEXT", help="Compare with what runs there.", autocompletion=options.contexts),
+        typer.Option(metavar="CONTEXT", help="Compare with this cluster.", autocompletion=options.contexts),
     ] = None,
-    summary: Annotated[Path, typer.Option("--summary", metavar="FILE", help="Page for reviewers.")] = Path(
+    summary: Annotated[Path, typer.Option("--summary", metavar="FILE", help="Markdown page for reviewers.")] = Path(
         "build/preview.md"
     ),
     as_json: AsJson = False,
 ) -> None:
-    """Show what would change against a git revision or a cluster; change nothing there."""
+    """Show what would change, compared with a git revision or a cluster. Changes nothing."""
     with reporting("preview", definition, as_json=as_json) as (_, seen):
         from rollout.preview import preview_changes
 
@@ -184,14 +184,14 @@ def preview(
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(help="Where: a folder that is empty, or is not there yet.")],
-    gpu: Annotated[str | None, typer.Option("--gpu", metavar="PRODUCT", help="GPU of the nodes, as labelled.")] = None,
+    folder: Annotated[Path, typer.Argument(help="An empty or new directory.")],
+    gpu: Annotated[str | None, typer.Option("--gpu", metavar="PRODUCT", help="GPU product label of the nodes.")] = None,
     repository: Annotated[
         str | None,
-        typer.Option("--repository", metavar="ADDRESS", help="Where Tidegate is fetched from; else `origin`."),
+        typer.Option("--repository", metavar="ADDRESS", help="Git address of Tidegate. Default: `origin`."),
     ] = None,
 ) -> None:
-    """Write a repository for your platform, which pins this version of Tidegate."""
+    """Write a repository for your platform that uses this version of Tidegate."""
     with exit_codes() as outcome:
         from rollout.init.repository import write_repository
 
@@ -201,12 +201,12 @@ def init(
 
 def pin(
     definition: Definition = DEFINITION,
-    insecure: Annotated[bool, typer.Option("--insecure", help="Allow registries that speak plain HTTP.")] = False,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Allow registries over plain HTTP.")] = False,
     registry_plane: Annotated[
-        str | None, typer.Option("--registry-plane", metavar="NAME", help="Ask through this data plane's mirrors.")
+        str | None, typer.Option("--registry-plane", metavar="NAME", help="Use the mirrors of this data plane.")
     ] = None,
 ) -> None:
-    """Ask the registries for the digests of all images, and write images.lock beside the definition."""
+    """Look up the digest of every image in its registry, and write them to images.lock next to the definition."""
     with exit_codes() as outcome:
         from rollout.definition import pin_images
 
@@ -215,25 +215,25 @@ def pin(
 
 def rollout(
     environment: Annotated[
-        str, typer.Option(metavar="NAME", help="The environment to bring up.", autocompletion=options.environments)
+        str, typer.Option(metavar="NAME", help="The environment to roll out.", autocompletion=options.environments)
     ],
     definition: Definition = DEFINITION,
     engine: EngineOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and what would change.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the rollout that was not finished.")] = False,
-    back: Annotated[bool, typer.Option("--back", help="Take the last rollout back.")] = False,
-    journals: Annotated[Path, typer.Option("--journals", metavar="DIR", help="Folder of the journals.")] = Path(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and the changes only.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the unfinished rollout.")] = False,
+    back: Annotated[bool, typer.Option("--back", help="Roll the last rollout back.")] = False,
+    journals: Annotated[Path, typer.Option("--journals", metavar="DIR", help="Directory of the journals.")] = Path(
         "build/rollout"
     ),
     keep_going: KeepGoing = False,
     as_json: AsJson = False,
 ) -> None:
-    """Bring an environment up in one data plane after another, in waves, each behind a health gate."""
+    """Apply an environment to one data plane after another, in waves, with a health gate after each."""
     with reporting("rollout", definition, as_json=as_json) as (outcome, seen):
         from rollout.waves.command import roll_out
         from rollout.waves.prepare import RolloutRequest
 
         if as_json and not dry_run:
-            raise CommandError("--json prints the plan of a rollout: add --dry-run.", WRONG_INPUT)
+            raise CommandError("--json works only with --dry-run: add --dry-run.", WRONG_INPUT)
         wanted = RolloutRequest(definition, environment, engine, dry_run, resume, back, journals, keep_going)
         roll_out(wanted, outcome, seen)

@@ -1,13 +1,13 @@
-"""Makes the virtual environment of a locked requirements file, once, in the user's cache folder.
+"""Makes the virtual environment of a locked requirements file, once, in the user's cache directory.
 
     python requirements/install.py run|test            makes it, and links .venv to it
     python requirements/install.py mlflow|triton|…     makes that of a server which tests start
-    python requirements/install.py export              makes that of what the tests of `tidegate export` convert with
-    python requirements/install.py site                makes that of what builds the site of the documentation
-    python requirements/install.py --where run|test    prints where it is
+    python requirements/install.py export              makes that of the converters in the tests of `tidegate export`
+    python requirements/install.py site                makes that of the documentation site
+    python requirements/install.py --where run|test    prints its path
 
-One environment serves all clones whose requirements and Python are the same. Two runs at once wait for each other; a
-killed one leaves nothing that the next would take for whole. Standard library only: it runs before anything is there.
+All clones with the same requirements and Python share one environment. Two runs at the same time wait for each other.
+A killed run leaves nothing that the next run takes for complete. Uses the standard library only.
 """
 
 import argparse
@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def folder(requirements: Path) -> Path:
-    """Return where the environment is: named after what is in it and the Python that runs it."""
+    """Return the environment's directory. Its name depends on the requirements and the Python."""
     cache = os.environ.get("TIDEGATE_CACHE") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "tidegate"
     )
@@ -32,7 +32,7 @@ def folder(requirements: Path) -> Path:
 
 
 def install(requirements: Path, venv: Path) -> None:
-    """Make the environment. Raises SystemExit with one clear message when it cannot be made."""
+    """Make the environment. Raises SystemExit with one clear message."""
     venv.parent.mkdir(parents=True, exist_ok=True)
     with open(f"{venv}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -42,13 +42,12 @@ def install(requirements: Path, venv: Path) -> None:
         print(f"installing {what} (usually less than a minute) …", file=sys.stderr)
         shutil.rmtree(venv, ignore_errors=True)
         log = Path(f"{venv}.log")
-        # The file has all that is needed, and nothing else is.
-        # Bytecode is made of what is imported, when it is: most of what is installed never is.
+        # The file lists every dependency. pip compiles nothing, because most of the modules are never imported.
         exactly = ["--no-deps", "--require-hashes", "--no-compile"]
         pip = [str(venv / "bin/python"), "-m", "pip", "install", "--disable-pip-version-check", *exactly]
         with open(log, "w") as out:
             for command, hint in (
-                ([sys.executable, "-m", "venv", str(venv)], "Debian and Ubuntu want their package python3-venv."),
+                ([sys.executable, "-m", "venv", str(venv)], "On Debian and Ubuntu, install the package python3-venv."),
                 ([*pip, "-r", str(requirements)], "Check that pip reaches a package registry or a mirror of one."),
             ):
                 if subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, check=False).returncode:
@@ -58,10 +57,9 @@ def install(requirements: Path, venv: Path) -> None:
 
 
 def link(venv: Path, requirements: Path) -> None:
-    """Link .venv, where `pulumi` (Pulumi.yaml) and people find their Python: source .venv/bin/activate.
+    """Link .venv in the working directory to the environment, for `pulumi` (Pulumi.yaml) and for people.
 
-    The environment with the tests' requirements has all that the other has, so it stays once it is linked. A folder of
-    somebody's own stays too. It stands where make runs: in the checkout, or in a platform that pins it.
+    A link to the test environment stays, because that contains the other one. A directory that you made stays too.
     """
     place = Path.cwd() / ".venv"
     if place.exists() and not (place.is_symlink() and requirements.stem == "test"):
@@ -76,7 +74,7 @@ def link(venv: Path, requirements: Path) -> None:
 def main() -> None:
     """Run the command line above."""
     parser = argparse.ArgumentParser(description="Makes the virtual environment of a locked requirements file.")
-    parser.add_argument("--where", action="store_true", help="only say where it is")
+    parser.add_argument("--where", action="store_true", help="only print its path")
     parser.add_argument("requirements", choices=("run", "test", "mlflow", "triton", "dynamo", "export", "site"))
     wanted = parser.parse_args()
     requirements = HERE / f"{wanted.requirements}.txt"
@@ -86,22 +84,22 @@ def main() -> None:
         return
     if sys.version_info < (3, 11):  # noqa: UP036 – whatever `python3` is runs this
         raise SystemExit(
-            f"Tidegate needs Python 3.11 or later, and {sys.executable} is {sys.version.split()[0]}.\n"
-            "Name another: make PYTHON=python3.12 …"
+            f"Tidegate needs Python 3.11 or later, but {sys.executable} is {sys.version.split()[0]}.\n"
+            "Set another one: make PYTHON=python3.12 …"
         )
     try:
         if not (venv / "complete").exists():
             install(requirements, venv)
     except OSError as error:
-        way_out = "Name another cache folder with TIDEGATE_CACHE=<folder>."
+        way_out = "Set TIDEGATE_CACHE to another cache directory."
         raise SystemExit(f"{venv} cannot be made: {error}.\n{way_out}") from None
     except KeyboardInterrupt:
-        raise SystemExit("stopped; the next run begins anew") from None
+        raise SystemExit("stopped. The next run starts again.") from None
     try:
         if requirements.stem in ("run", "test"):
             link(venv, requirements)
     except OSError as error:
-        print(f"note: .venv was not linked, which only plain `pulumi` needs: {error}", file=sys.stderr)
+        print(f"warning: cannot link .venv, which only plain `pulumi` needs: {error}", file=sys.stderr)
 
 
 if __name__ == "__main__":

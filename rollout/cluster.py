@@ -1,4 +1,4 @@
-"""`up --cluster` and `down`: the stacks of one cluster, brought up with an engine, or taken down but for their data."""
+"""`up --cluster` and `down`: applies the stacks of one cluster with an engine, or removes them without their data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,23 +23,23 @@ from .terminal import in_shell, note, tidegate
 
 @dataclass(frozen=True)
 class Request:
-    """What somebody wants to be brought up, or taken down, where and with what."""
+    """The parameters of `up` or `down`."""
 
     definition: Path
     context: str  # A kubeconfig context or a data plane.
     stack: str | None = None
     engine: str | None = None
     adopt: bool = False
-    keep_going: bool = False  # Whatever the cluster lacks.
+    keep_going: bool = False  # Even if the cluster lacks prerequisites.
 
 
 def bring_up(request: Request, outcome: ExitStatus) -> None:
-    """Bring up the stacks that live in a cluster, one after the other; stop at the first that fails."""
+    """Apply the stacks of a cluster, one after the other. Stop at the first that fails."""
     definition = read_definition(request.definition)
     require_named(definition, request.context)
     stacks = on_cluster(definition, request.context, request.stack)
     refuse_tags(definition, stacks)
-    Kubectl(stacks[0].data_plane.context_name).ask_ahead()
+    Kubectl(stacks[0].data_plane.context_name).query_ahead()
     bundles, engine = _checked(request, definition, stacks)
     needed = [(each.stack, each.rendered.objects) for each in bundles]
     preflight.ensure_ready(stacks[0].data_plane.context_name, needed, keep_going=request.keep_going)
@@ -47,7 +47,7 @@ def bring_up(request: Request, outcome: ExitStatus) -> None:
 
 
 def _checked(request: Request, definition: Definition, stacks: Sequence[Stack]) -> tuple[Sequence[Bundle], Engine]:
-    """Return what is to be brought up, and with what, once nothing forbids it; raise CommandError."""
+    """Return the bundles and the engine, after all checks that need no cluster. Raise CommandError."""
     engine = _engine(request, stacks, stacks[0].data_plane.context_name)
     rendering = engine.render(stacks, definition)
     if text := advisory_text(definition.advisories):
@@ -65,7 +65,7 @@ def _up(bundles: Sequence[Bundle], engine: Engine, outcome: ExitStatus) -> None:
     note(f"Bringing up {names} in {escaped(context)} with {engine.title} …")
     unchanged = []
     for done, (stack, bundle) in enumerate(zip(stacks, bundles, strict=True), 1):
-        outcome.text = f"stack {stack.name} may be partly up; run the same command again"
+        outcome.text = f"stack {stack.name} may be partly up. Run the same command again"
         try:
             if not engine.up(bundle):
                 unchanged.append(stack.name)
@@ -85,9 +85,9 @@ def _engine(request: Request, stacks: Sequence[Stack], context: str) -> Engine:
         if error.code != NO_ENGINE:
             raise
         lines = [
-            f"There is no engine here to bring a stack up with; nothing was changed: {error}",
-            "  Either install Pulumi (https://www.pulumi.com/docs/install) or Helm (https://helm.sh/docs/intro/install),",
-            "  and run this again; or apply the rendered files:",
+            f"Nothing was changed, because there is no engine: {error}",
+            "  Install Pulumi (https://www.pulumi.com/docs/install) or Helm (https://helm.sh/docs/intro/install),",
+            "  and run this again. Or apply the rendered files:",
             f"      {tidegate('render', request.definition, stack=request.stack)}",
         ]
         kubectl = f"      kubectl --context {in_shell(context)} apply --server-side -f"
@@ -99,7 +99,7 @@ def _engine(request: Request, stacks: Sequence[Stack], context: str) -> Engine:
 
 
 def take_down(request: Request, outcome: ExitStatus, *, sure: bool = False) -> None:
-    """Take stacks down; those of production only where the user is sure."""
+    """Remove stacks. For those of production, `sure` must be true."""
     definition = read_definition(request.definition)
     require_named(definition, request.context)
     described, homes = True, list[StackId]()
@@ -108,57 +108,57 @@ def take_down(request: Request, outcome: ExitStatus, *, sure: bool = False) -> N
     except CommandError as error:
         described, orphans = False, orphans_in(definition, request.context, request.stack, error)
         homes += [each.home for each in orphans if each.goes_by_name]
-        if not (request.stack and homes):  # orphans go one by one
-            raise CommandError("\n".join(["Nothing was changed.", *_told(request, orphans)]), WRONG_INPUT) from None
-    dear = [home.name for home in homes if home.environment.production]
-    if dear and not sure:
+        if not (request.stack and homes):  # orphans are removed one by one
+            raise CommandError("\n".join(["Nothing was changed.", *_listed(request, orphans)]), WRONG_INPUT) from None
+    production = [home.name for home in homes if home.environment.production]
+    if production and not sure:
         wanted = {"cluster": request.context, "stack": request.stack, "engine": request.engine}
         command = tidegate("down", request.definition, **wanted, yes=True)
-        whose = f"{', '.join(dear)} {'is' if len(dear) == 1 else 'are'} production"
-        what = f"{whose}: every model there stops being served. Nothing was changed."
-        raise CommandError(f"{what}\nIf that is meant: {command}", WRONG_INPUT)
+        whose = f"{', '.join(production)} {'is' if len(production) == 1 else 'are'} production"
+        what = f"{whose}: no model there would be served any more. Nothing was changed."
+        raise CommandError(f"{what}\nTo remove it, run {command}", WRONG_INPUT)
     kube = Kubectl(homes[0].data_plane.context_name)
     for home in homes:
         _down(request, home, kube, outcome, described=described)
     if described and not request.stack:
-        for text in _told(request, orphans_in(definition, request.context, None)):
+        for text in _listed(request, orphans_in(definition, request.context, None)):
             note(text)
 
 
-def _told(request: Request, orphans: Sequence[Orphan]) -> list[str]:
+def _listed(request: Request, orphans: Sequence[Orphan]) -> list[str]:
     return [f"{each.home.name} {each.words}\n  {each.command(request.definition)}".rstrip() for each in orphans]
 
 
 def _down(request: Request, stack: StackId, kube: Kubectl, outcome: ExitStatus, *, described: bool) -> None:
     owner = owner_of(kube, stack)
     if owner is None:
-        print(f"{stack.name} is not there: {escaped(kube.context)} has no namespace {stack.namespace}.")
+        print(f"{stack.name} does not exist: {escaped(kube.context)} has no namespace {stack.namespace}.")
         return
-    # The engine that brought it up takes it down, whatever else there is on this machine.
+    # The engine that brought it up takes it down, whatever other engine is installed here.
     wanted = request.engine or (owner.engine if owner.engine in engines.FINDERS else None)
     engine = engines.find_engine(wanted)
     note(f"Taking {stack.name} in {escaped(kube.context)} down with {engine.title} …")
-    outcome.text = f"stack {stack.name} may be partly down; run the same command again"
+    outcome.text = f"stack {stack.name} may be partly down. Run the same command again"
     try:
         engine.down(stack, request.definition)
     except CommandError as error:
         raise CommandError(f"stack {stack.name} is not down: {error}", error.code) from None
     print(f"Down in {escaped(kube.context)}: {stack.name}.")
-    _say_what_stays(stack, kube, described=described)
+    _print_kept(stack, kube, described=described)
     if engine.name == "pulumi" and not described:
-        note(f"Pulumi's state still lists what stays; to let it forget that: `pulumi stack rm --force {stack.name}`.")
+        note(f"Pulumi's state still lists them. To remove them from it, run `pulumi stack rm --force {stack.name}`.")
 
 
-def _say_what_stays(stack: StackId, kube: Kubectl, *, described: bool) -> None:
+def _print_kept(stack: StackId, kube: Kubectl, *, described: bool) -> None:
     selector = f"{PART_OF}=tidegate,{INSTANCE}={stack.environment.made_as}"
     found = kube.find([f"{kind.lower()}s" for kind in KEPT], "-A", "-l", selector)
-    stays = [(item["kind"], item["metadata"]["name"]) for item in found if namespace_of(item) == stack.namespace]
-    if not stays:
+    kept = [(item["kind"], item["metadata"]["name"]) for item in found if namespace_of(item) == stack.namespace]
+    if not kept:
         return
-    print(f"Its datasets stay{', and the next `tidegate up` finds them' if described else ''}:")
-    for kind, name in sorted(stays, key=lambda each: each[0] == "Namespace"):
+    print(f"Its datasets stay{', and the next `tidegate up` uses them again' if described else ''}:")
+    for kind, name in sorted(kept, key=lambda each: each[0] == "Namespace"):
         print(f"  {kind} {name}{', which holds the claims' if kind == 'Namespace' else ''}")
-    print("To delete them for good (what lies on the storage itself stays there):")
+    print("To delete them for good (the files on the storage itself stay):")
     for kind in ("Namespace", "PersistentVolume"):  # a claim goes with its namespace
-        if names := [in_shell(name) for of, name in stays if of == kind]:
+        if names := [in_shell(name) for of, name in kept if of == kind]:
             print(f"  kubectl --context {in_shell(kube.context)} delete {kind.lower()} {' '.join(names)}")

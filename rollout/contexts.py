@@ -1,4 +1,4 @@
-"""Which stacks live in which cluster, by its context in the kubeconfig, and which of them may run there."""
+"""The stacks of each cluster, by its kubeconfig context, and whether they may run there."""
 
 from collections.abc import Sequence
 
@@ -10,20 +10,20 @@ from .terminal import tidegate
 
 
 def context_in(definition: Definition, cluster: str) -> str:
-    """Return the kubeconfig context of a cluster, which is said by it or by the data plane's name."""
+    """Return the kubeconfig context of a cluster, given that context or the name of its data plane."""
     contexts = {plane.name: plane.context_name for plane in definition.header.data_planes}
     return cluster if cluster in contexts.values() else contexts.get(cluster, cluster)
 
 
 def require_named(definition: Definition, cluster: str) -> None:
-    """Raise CommandError where no cluster is named."""
+    """Raise CommandError if no cluster is named."""
     if not cluster:
         contexts = listed(dict.fromkeys(plane.context_name for plane in definition.header.data_planes))
-        raise CommandError(f"Which cluster? --cluster <context> of {contexts}.", WRONG_INPUT)
+        raise CommandError(f"Add a cluster: --cluster <context>, one of {contexts}.", WRONG_INPUT)
 
 
 def on_cluster(definition: Definition, context: str, name: str | None) -> tuple[Stack, ...]:
-    """Return the stacks that live in a cluster, which is said by its kubeconfig context or by its data plane's name."""
+    """Return the stacks of a cluster, given its kubeconfig context or the name of its data plane."""
     cluster = context_in(definition, context)
     plane = next((plane for plane in definition.header.data_planes if plane.context_name == cluster), None)
     if plane is None:
@@ -37,7 +37,7 @@ def on_cluster(definition: Definition, context: str, name: str | None) -> tuple[
 
 
 def refuse_tags(definition: Definition, stacks: Sequence[Stack]) -> None:
-    """Raise CommandError where a stack of an environment that is not local has images without a digest."""
+    """Raise CommandError if images without a digest are in a stack whose environment is not local."""
     missing: dict[str, list[str]] = {}
     for stack in stacks:
         for image in stack.platform.images:
@@ -45,7 +45,7 @@ def refuse_tags(definition: Definition, stacks: Sequence[Stack]) -> None:
                 missing.setdefault(image.reference, []).append(stack.name)
     if missing:
         lines = [f"  {image} ({', '.join(names)})" for image, names in missing.items()]
-        lines += ["A tag can be moved, and then what runs is not what was tested; only an environment with"]
-        lines += ["`local: true` may run one. Nothing was changed. Where the registries can be reached, run"]
+        lines += ["Someone can move a tag, and then the cluster runs another image than you tested. Only environments"]
+        lines += ["with `local: true` may use tags. Nothing was changed. On a machine that reaches the registries, run"]
         lines += [f"  {tidegate('pin', definition.file)}", "and commit images.lock."]
-        raise CommandError("\n".join(["These images have no digest in images.lock:", *lines]))
+        raise CommandError("\n".join(["images.lock has no digest for these images:", *lines]))

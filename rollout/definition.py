@@ -1,7 +1,7 @@
 """Commands about the definition alone.
 
-`check` says what is in it, and holds it to the guardrails as `up` does. `pin` asks the registries for the digests of
-its images, through crane, and writes `images.lock`.
+`check` summarises it and checks the guardrails as `up` does. `pin` reads the digests of its images from the registries,
+through crane, and writes `images.lock`.
 """
 
 import re
@@ -31,14 +31,12 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def check_definition(path: Path, seen: CommandReport) -> None:
-    """Read a definition and say in a line what is in it, once nothing is wrong with it that `up` would refuse.
-
-    Raises DefinitionError with every broken rule, or CommandError with the guardrails that its stacks break.
-    """
+    """Check a definition, with everything that `up` would refuse, and print a one-line summary. Raises DefinitionError
+    with every broken rule, or CommandError with the guardrails that its stacks break."""
     definition = seen.definition = read_definition(path)
     stacks = progress(definition.stacks, len(definition.stacks), "stacks rendered")
     seen.guardrails = findings(render(stack, definition) for stack in stacks)
-    guarded = enforce(seen.guardrails, "nothing was to be written")
+    guarded = enforce(seen.guardrails, f"checked {counted(definition.stacks, 'stack')} and changed nothing")
     servers = {server.name for stack in definition.stacks for server in stack.platform.servers}
     models = {model.name for stack in definition.stacks for model in stack.platform.models}
     names = listed((stack.name for stack in definition.stacks), most=8)
@@ -53,29 +51,29 @@ def check_definition(path: Path, seen: CommandReport) -> None:
 
 
 def pin_images(path: Path, insecure: bool, plane: str | None, outcome: ExitStatus) -> None:
-    """Ask for every image that any stack names, and write the lock file when all answers are there."""
-    definition = validate(load(path), ImagesLock())  # whatever stands in the lock file now must not stop us
-    questions = _references(definition, plane)
+    """Query the digest of every image of every stack, and write the lock file if all of them were found."""
+    definition = validate(load(path), ImagesLock())  # ignores the present lock file, which may be wrong
+    references = _references(definition, plane)
     lock_file = path.parent / FILE_NAME
-    answers = _ask_all(questions, insecure)
-    failed = [image for image, (digest, _) in answers.items() if not digest]
+    digests = _query_all(references, insecure)
+    failed = [image for image, (digest, _) in digests.items() if not digest]
     for image in failed:
-        via = f" (asked {questions[image]})" if questions[image] != image else ""
-        note(f"not resolved: {image}{via}: {escaped(answers[image][1])}")
+        via = f" (queried {references[image]})" if references[image] != image else ""
+        note(f"not resolved: {image}{via}: {escaped(digests[image][1])}")
     if failed:
-        raise CommandError(f"{len(failed)} of {counted(answers, 'image')} could not be resolved; nothing was written.")
-    pins = [PinnedImage(image=image, digest=digest) for image, (digest, _) in answers.items()]
+        raise CommandError(f"{len(failed)} of {counted(digests, 'image')} could not be resolved. Nothing was written.")
+    pins = [PinnedImage(image=image, digest=digest) for image, (digest, _) in digests.items()]
     text = lock_text(pins)
     if lock_file.is_file() and lock_file.read_bytes() == text.encode():
-        print(f"{escaped(str(lock_file))}: nothing changed, {counted(pins, 'image')} pinned.")
+        print(f"{escaped(str(lock_file))}: nothing changed, {counted(pins, 'digest')}.")
     else:
         write_atomically(lock_file, text)
         outcome.text = f"{lock_file} is written"
-        print(f"{escaped(str(lock_file))}: written, {counted(pins, 'image')} pinned.")
+        print(f"{escaped(str(lock_file))}: written, {counted(pins, 'digest')}.")
 
 
 def _references(definition: Definition, plane_name: str | None) -> dict[str, str]:
-    """Return every image that any stack names, and the reference to ask for: its own, or that of a plane's mirror."""
+    """Return every image of every stack, and the reference to query: its own, or that of a plane's mirror."""
     planes = {plane.name: plane for plane in definition.header.data_planes}
     if plane_name is not None and plane_name not in planes:
         raise unknown("data plane", plane_name, planes)
@@ -84,33 +82,33 @@ def _references(definition: Definition, plane_name: str | None) -> dict[str, str
     return {name: f"{images[name].mirrored(registries)}:{images[name].tag}" for name in sorted(images)}
 
 
-def _ask_all(questions: Mapping[str, str], insecure: bool) -> dict[str, tuple[str, str]]:
-    """Return the digest of each image, or an empty text and why there is none; Ctrl-C ends the asking."""
+def _query_all(references: Mapping[str, str], insecure: bool) -> dict[str, tuple[str, str]]:
+    """Return the digest of each image, or an empty text and the error. Ctrl-C stops all queries."""
     try:
         crane = tools.path(tools.CRANE)
     except tools.ToolError as error:
         raise CommandError(str(error)) from None
     command = [str(crane), "digest", *(["--insecure"] if insecure else [])]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        asked = {pool.submit(_ask, [*command, reference]): image for image, reference in questions.items()}
+        queries = {pool.submit(_query, [*command, reference]): image for image, reference in references.items()}
         try:
-            done = progress(as_completed(asked), len(asked), "images asked for")
-            found = {asked[future]: future.result() for future in done}
+            done = progress(as_completed(queries), len(queries), "images resolved")
+            found = {queries[future]: future.result() for future in done}
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             processes.end_all()
             raise
-    return {image: found[image] for image in questions}
+    return {image: found[image] for image in references}
 
 
-def _ask(command: list[str]) -> tuple[str, str]:
+def _query(command: list[str]) -> tuple[str, str]:
     try:
         done = processes.run(command, seconds=SECONDS)
     except TimeoutExpired:
-        return "", f"no answer within {SECONDS} s"
+        return "", f"no response within {SECONDS} s"
     digest = done.stdout.strip()
     if done.returncode == 0 and _DIGEST.fullmatch(digest):
         return digest, ""
     lines = [line for line in done.stderr.splitlines() if line.strip()]
-    error = lines[-1].removeprefix("Error: ") if lines else f"crane said nothing ({digest or 'no digest'})"
+    error = lines[-1].removeprefix("Error: ") if lines else f"crane printed no error ({digest or 'no digest'})"
     return "", shortened(error, _LONGEST_ERROR)

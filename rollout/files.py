@@ -1,4 +1,4 @@
-"""Files that other processes may read meanwhile: written whole or not at all."""
+"""Writes files that other processes may read meanwhile: completely or not at all."""
 
 import os
 import tempfile
@@ -7,10 +7,8 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, text: str | bytes) -> None:
-    """Write a file; a reader finds the old text or the new one, also after a crash. A new file is for everybody.
-
-    A link stays one: what it leads to is written. Characters that are no text are written as `?`.
-    """
+    """Write a file. A reader finds the old text or the new one, even after a crash. Everyone can read a new file. A
+    link stays, and its target is written. Characters that UTF-8 cannot encode become `?`."""
     path = Path(os.path.realpath(path))
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -29,7 +27,7 @@ def write_atomically(path: Path, text: str | bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the system write down which files a folder has."""
+    """Flush a directory's list of files to disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

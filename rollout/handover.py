@@ -1,4 +1,4 @@
-"""Ownership, before an engine goes to work: fields that people or another engine set, and objects left behind."""
+"""Ownership, before an engine runs: fields that people or another engine set, and objects that were left behind."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,18 +10,17 @@ from .kubectl import Kubectl, KubernetesObject, as_list
 from .live import created_from, with_scale
 
 AUTOSCALED = "tidegate-autoscaled"
-"""Field manager of a workload's replicas from when an autoscaler is declared until that sets them itself."""
-MENDING = "tidegate-mending"  # Field manager that takes away what people added.
-US = "tidegate"  # Field manager of what objects say about their owners.
+"""Field manager of a workload's replicas, from the time an autoscaler is declared until that sets them itself."""
+MENDING = "tidegate-mending"  # Field manager that removes manual additions.
+US = "tidegate"  # Field manager of the ownership marks.
 _HELMS = ("meta.helm.sh/release-name", "meta.helm.sh/release-namespace")
 
 
-def mend(kube: Kubectl, rendered: Sequence[KubernetesObject], live: Sequence[KubernetesObject]) -> None:
-    """Take away what people added to objects by hand.
-
-    No engine does that: each of them takes away only what it had set itself. What people changed or removed, every
-    engine mends.
-    """
+def remove_manual_additions(
+    kube: Kubectl, rendered: Sequence[KubernetesObject], live: Sequence[KubernetesObject]
+) -> None:
+    """Remove fields that people added to objects by hand. No engine does that: each removes only fields that it set
+    before. Manual changes and removals every engine reverts."""
     declared = {identity(item): item for item in rendered}
     added: list[tuple[KubernetesObject, list[managed_fields.Path]]] = []
     for item in live:
@@ -33,12 +32,12 @@ def mend(kube: Kubectl, rendered: Sequence[KubernetesObject], live: Sequence[Kub
     fresh = created_from(kube, [declared[identity(item)] for item, _ in added])
     bare = []
     for item, paths in added:
-        # A manager that replaced a whole object owns its defaults too: these are as they should be.
+        # A manager that replaced a whole object also owns its defaults, which stay.
         find, other = managed_fields.find, fresh.get(identity(item), item)
         if differing := [path for path in paths if find(item, path) != find(other, path)]:
             _patch(kube, item, {"managedFields": managed_fields.handed_over(item, differing, MENDING)})
             bare.append(_bare(item))
-    # A manager that applies an object without the fields that it alone owns takes them away.
+    # The API server removes the fields that only this manager owns when it applies the object without them.
     _apply(kube, bare, MENDING)
 
 
@@ -54,10 +53,8 @@ def _bare(item: KubernetesObject) -> KubernetesObject:
 
 
 def keep_scale(kube: Kubectl, rendered: Sequence[KubernetesObject], live: Sequence[KubernetesObject]) -> None:
-    """Keep the replicas of workloads that are to be scaled automatically from now on.
-
-    An engine that no longer sets them would take them away, and one replica is what the API server sets instead.
-    """
+    """Keep the replicas of workloads that an autoscaler will scale from now on. An engine that no longer sets the field
+    removes it, and the API server then defaults to one replica."""
     declared = {identity(item): item for item in rendered}
     scaled = []
     for item in (item for item in live if identity(item) in declared):
@@ -69,30 +66,28 @@ def keep_scale(kube: Kubectl, rendered: Sequence[KubernetesObject], live: Sequen
 
 
 def prune(kube: Kubectl, gone: Sequence[KubernetesObject]) -> None:
-    """Delete objects of a stack that nobody declares any more, those that are still there.
-
-    An engine does this for what it knows; a run that was killed may have made objects that it does not know.
-    """
+    """Delete objects of a stack that are no longer declared, if they still exist. An engine deletes those that it
+    knows, but a killed run may have made objects that it does not know."""
     if gone:
         bare = [_bare(item) for item in gone]
         kube.run("delete", "--ignore-not-found", "--wait=false", "-f", "-", stdin=as_list(bare))
 
 
 def to_helm(kube: Kubectl, live: Sequence[KubernetesObject], marks: Mapping[str, Any]) -> None:
-    """Make objects a Helm release's by its marks, whichever engine had them. Nothing that pods see is changed."""
+    """Give objects to a Helm release with its marks, whichever engine had them. No pod sees a change."""
     for item in live:
         _patch(kube, item, {**marks, "managedFields": managed_fields.of_engine(item, "helm", "Apply")})
 
 
 def to_pulumi(kube: Kubectl, live: Sequence[KubernetesObject]) -> None:
-    """Make objects Pulumi's, as if it had made them; it then adopts them. Nothing that pods see is changed."""
+    """Make objects look as if Pulumi had created them, so that it adopts them. No pod sees a change."""
     for item in live:
         fields = managed_fields.of_engine(item, "pulumi-kubernetes", "Update")
         _patch(kube, item, {"annotations": dict.fromkeys(_HELMS), "managedFields": fields})
 
 
 def _patch(kube: Kubectl, item: KubernetesObject, head: dict[str, Any]) -> None:
-    """Change the metadata of one object, if it is still as it was read."""
+    """Change the metadata of one object, unless it changed since it was read."""
     where = item["metadata"]
     namespace = ["-n", where["namespace"]] if "namespace" in where else []
     group, slash, version = item["apiVersion"].partition("/")

@@ -1,4 +1,4 @@
-"""Whether the workloads of a stack are well: as many pods as wanted, of the newest kind, and ready."""
+"""Whether the workloads of a stack are healthy: all wanted pods exist, are of the newest revision, and are ready."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _LONGEST = 240
 
 @dataclass(frozen=True)
 class Target:
-    """What is looked at in a data plane; it follows from the objects that a stack renders to."""
+    """The workloads and the proxy port to check in a data plane, taken from a stack's rendered objects."""
 
     namespace: str
     workloads: tuple[tuple[str, str], ...]  # Kind and name of each.
@@ -25,7 +25,7 @@ class Target:
 
 
 def target_of(objects: Sequence[Object]) -> Target:
-    """Return what is to be looked at, from a stack's objects."""
+    """Return the target for a stack's objects."""
     service = next(item for item in objects if item["kind"] == "Service" and item["metadata"]["name"] == PROXY)
     port = next(port for port in service["spec"]["ports"] if port["name"] in ("http", "https"))
     workloads = tuple((item["kind"], item["metadata"]["name"]) for item in objects if item["kind"] in WORKLOADS)
@@ -33,16 +33,16 @@ def target_of(objects: Sequence[Object]) -> Target:
 
 
 def lacking(kubectl: Kubectl, target: Target) -> list[str]:
-    """Return what a stack's workloads still lack, each in a line; nothing when all is well."""
+    """Return one line for each workload that is not healthy. No lines mean that all are."""
     found = kubectl.find([*WORKLOADS.values(), "pods"], "--namespace", target.namespace)
     by_name = {(item["kind"], item["metadata"]["name"]): item for item in found}
-    # Those on their way out do not count.
+    # Terminating pods do not count.
     pods = [item for item in found if item["kind"] == "Pod" and "deletionTimestamp" not in item["metadata"]]
     lines = []
     for kind, name in target.workloads:
         workload = by_name.get((kind, name))
         if workload is None:
-            lines.append(f"{kind} {name} is not there")
+            lines.append(f"{kind} {name} does not exist")
             continue
         wanted = workload["spec"]["selector"].get("matchLabels", {}).items()
         own = [pod for pod in pods if wanted <= pod["metadata"].get("labels", {}).items()]
@@ -56,17 +56,15 @@ def lacking(kubectl: Kubectl, target: Target) -> list[str]:
         if what:
             reasons: dict[str, str] = {}
             for pod in own:
-                if reason := _reason(pod):  # each once, with the first pod that has it
+                if reason := _reason(pod):  # each reason once, with the first pod that has it
                     reasons.setdefault(reason, f"pod {pod['metadata']['name']}: {reason}")
             lines.append(f"{kind} {name}: {'; '.join([what, *reasons.values()][:3])}")
     return lines
 
 
 def warnings(kubectl: Kubectl, target: Target) -> dict[str, str]:
-    """Return the latest Warning event of each workload and its time; of a Deployment, those of its ReplicaSets.
-
-    A pod that cannot be created (quota, admission) is reported only there.
-    """
+    """Return the latest Warning event of each workload, as a line, and its time. Includes ReplicaSets of Deployments.
+    Only these events report a pod that cannot be created (quota, admission)."""
 
     def when(event: Object) -> str:
         series = event.get("series") or {}
@@ -120,7 +118,7 @@ def _reason(pod: Object) -> str:
 
 
 def is_ready(pod: Object) -> bool:
-    """Say whether a pod is ready."""
+    """Whether a pod is ready."""
     return bool(_condition(pod, "Ready").get("status") == "True")
 
 

@@ -1,6 +1,6 @@
 """The document that --json writes, and its schema: `python -m rollout.json_document`, by `make docs`.
 
-Within a `format` fields may be added; none goes, is renamed or gets another meaning.
+Within one `format`, fields may be added, but none is removed, renamed or given another meaning.
 """
 
 import json
@@ -36,21 +36,21 @@ class _Json(BaseModel):
 
 class _Place(_Json):
     file: str = ""
-    """File that is to be edited; empty where there is none."""
+    """File to edit. Empty if there is none."""
     line: int | None = None
-    """Of what concerns an object or a cluster, that of its environment."""
+    """For findings about an object or a cluster, the line of its environment."""
     column: int | None = None
 
 
 class Found(_Place):
-    """One thing that is wrong or worth knowing."""
+    """One error, warning or waiver."""
 
     level: Level
     """`error` fails the command."""
     source: Literal["definition", "guardrail", "cluster"]
-    """The definition's rules, a guardrail, or the cluster that was asked."""
+    """A rule of the definition, a guardrail, or the state of the cluster."""
     stacks: tuple[str, ...] = ()
-    """Those that have it; none where the definition itself has it."""
+    """Stacks that have it. Empty if it concerns the definition itself."""
     rule: str = ""
     """Name of the guardrail."""
     path: str = ""
@@ -61,13 +61,13 @@ class Found(_Place):
     """Of the object."""
     what: str
     why: str = ""
-    """Why it matters; of what is waived, by whom, until when and why."""
+    """Why it matters. For a waiver: by whom, until when and why."""
     do: str = ""
-    """What to do about it."""
+    """The remedy."""
     command: str = ""
     """kubectl command that shows it."""
     new: bool | None = None
-    """Whether the change brings it; null where nothing is compared."""
+    """Whether the change introduces it. Null if nothing is compared."""
 
 
 def _in_words(fields: Iterable[FieldChange]) -> tuple[str, ...]:
@@ -82,16 +82,16 @@ class ChangedObject(_Json):
     namespace: str
     name: str
     fields: Annotated[tuple[str, ...], BeforeValidator(_in_words)]
-    """Each with its values before and after, shortened; never a secret."""
+    """Each with its values before and after, shortened. Never a secret."""
     immutable: tuple[str, ...]
-    """Fields that make a replacement of it."""
+    """Fields that force a replacement of the object."""
 
 
 class Month(_Json):
-    """What the GPU devices of a stack cost a month of 730 hours, autoscalers at their most."""
+    """Cost of a stack's GPU devices in a month of 730 hours, with autoscalers at their maximum."""
 
     before: float | None
-    """Money; null where a device has no price."""
+    """Money. Null if a device has no price."""
     after: float | None
     difference: float | None
     currency: str
@@ -100,65 +100,65 @@ class Month(_Json):
 
 
 class SeenStack(_Place):
-    """One stack, and how it changes; one that is no longer described has only a name."""
+    """One stack, and its changes. A stack that is no longer described has only a name."""
 
     name: str
     environment: str = ""
     data_plane: str = ""
     context: str = ""
-    """Of the kubeconfig."""
+    """The kubeconfig context."""
     production: bool | None = None
     state: State | None = None
-    """How it changes; null where nothing is compared."""
+    """The change. Null if nothing is compared."""
     stays: str = ""
-    """Of one that is no longer described: what of it is still there."""
+    """If the stack is no longer described: the part of it that still exists."""
     down: str = ""
-    """The command that takes that down; empty where there is none."""
+    """The command that removes that part. Empty if there is none."""
     weaker: tuple[str, ...] = ()
-    """What it newly allows or no longer asks for: sentences without a subject."""
+    """Access that it newly allows, and requirements that it drops: sentences without a subject."""
     lost: tuple[str, ...] = ()
-    """Permissions of callers and teams that the change takes away: sentences without a subject."""
+    """Permissions of callers and teams that the change removes: sentences without a subject."""
     stricter: tuple[str, ...] = ()
-    """New demands, and limits that are raised: sentences without a subject."""
+    """New requirements, and raised limits: sentences without a subject."""
     grants: tuple[Grant, ...] = ()
-    """Who may newly call what; `wider`: among it are models that were served before."""
+    """New permissions to call models. `wider`: they include models that were served before."""
     objects: tuple[ChangedObject, ...] = ()
     restarts: tuple[Restart, ...] = ()
     notices: tuple[Notice, ...] = ()
-    """What happens without a restart; `grave`: as bad as a deletion."""
+    """Effects without a restart. `grave`: as bad as a deletion."""
     devices: tuple[Devices, ...] = ()
-    """GPU devices before and after, autoscalers at their most, and those that its data plane has."""
+    """GPU devices before and after, with autoscalers at their maximum, and the devices of the data plane."""
     month: Month | None = None
-    """Null where nothing is compared."""
+    """Null if nothing is compared."""
 
 
 class Document(_Json):
-    """What a command has found."""
+    """The findings of a command."""
 
     format: Literal[2] = 2
     command: str
     definition: str
-    """Its file."""
+    """File of the definition."""
     exit_code: int
     failure: str
-    """What a command that failed says last, as people read it."""
+    """The final error message of a failed command."""
     against: str
-    """What a preview compares with."""
+    """The base of a preview's comparison."""
     verdict: str
-    """What changes, in a line."""
+    """The change in one line."""
     notes: tuple[str, ...]
-    """What else must be known of a comparison: what a cluster would refuse, what moves to another name."""
+    """Remarks on a comparison: objects that a cluster would refuse, and renamed parts."""
     findings: tuple[Found, ...]
     stacks: tuple[SeenStack, ...]
     steps: tuple[Step, ...]
-    """Of a rollout, with the data planes that go together."""
+    """The data planes of a rollout, in groups that are applied together."""
 
 
 def document_text(seen: CommandReport, code: int, failure: str) -> str:
-    """Return the document of what a command has seen, with the exit code and the message that it ends with."""
+    """Return the document for a report, with the command's exit code and its final message."""
     ends = {"definition": seen.file, "exit_code": code, "failure": failure}
     found = Document(**{**vars(seen), **ends, "findings": tuple(_findings(seen)), "stacks": tuple(_stacks(seen))})
-    return json.dumps(found.model_dump(by_alias=True), indent=2)  # in ASCII: a file's name may be no text
+    return json.dumps(found.model_dump(by_alias=True), indent=2)  # in ASCII, because a file name may not be valid UTF-8
 
 
 def _findings(seen: CommandReport) -> Iterator[Found]:
@@ -168,14 +168,14 @@ def _findings(seen: CommandReport) -> Iterator[Found]:
     judged = [StackChange(name, "unchanged", (), (), (), (), found, found) for name, found in seen.guardrails.items()]
     for finding, is_new, stacks in findings_of(seen.changes or judged):
         level: Level = "error" if finding.severity == "mandatory" else finding.severity
-        said = {
+        fields = {
             **vars(finding),
             "object": finding.object,
             "why": finding.waiver or finding.why,
             "stacks": tuple(stacks),
         }
         new = is_new if seen.changes else None
-        yield Found(level=level, source="guardrail", new=new, **said, **_place(seen, stacks[0]))
+        yield Found(level=level, source="guardrail", new=new, **fields, **_place(seen, stacks[0]))
     for name, lacks in seen.lacks.items():
         for lack in lacks:
             level = "error" if lack.hard else "advisory"
@@ -183,7 +183,6 @@ def _findings(seen: CommandReport) -> Iterator[Found]:
 
 
 def _place(seen: CommandReport, name: str) -> dict[str, Any]:
-    """Return where the environment of a stack stands in the definition."""
     for stack in seen.definition.stacks if seen.definition else ():
         if stack.name == name and seen.definition:
             index = seen.definition.header.environments.index(stack.environment)
@@ -195,13 +194,13 @@ def _stacks(seen: CommandReport) -> Iterator[SeenStack]:
     known = {stack.name: stack for stack in seen.stacks or (seen.definition.stacks if seen.definition else ())}
     changes = {change.name: change for change in seen.changes}
     for name in changes or known:
-        said = _place(seen, name)
+        fields = _place(seen, name)
         if stack := known.get(name):
-            said |= {"environment": stack.environment.name, "production": stack.environment.production}
-            said |= {"data_plane": stack.data_plane.name, "context": stack.data_plane.context_name}
+            fields |= {"environment": stack.environment.name, "production": stack.environment.production}
+            fields |= {"data_plane": stack.data_plane.name, "context": stack.data_plane.context_name}
         if change := changes.get(name):
-            said |= {**vars(change), **change.permissions._asdict(), "month": change.costs and _month(*change.costs)}
-        yield SeenStack(**{**said, "name": name})
+            fields |= {**vars(change), **change.permissions._asdict(), "month": change.costs and _month(*change.costs)}
+        yield SeenStack(**{**fields, "name": name})
 
 
 def _month(before: Cost, after: Cost) -> Month:

@@ -1,7 +1,7 @@
-"""What a cluster has of our stacks, and what it would have after an `up`: as the API server itself works it out.
+"""The live objects of a stack, and those that it would have after an `up`, as the API server computes them.
 
-Every rendered object is applied as a dry run, so that defaults are no difference, and what an admission rule refuses or
-changes is seen. Only what is rendered, and what carries a stack's labels, is read.
+Every rendered object is applied as a dry run. So defaults are not reported as differences, and the effect of admission
+rules is seen. Reads only the rendered objects and those with a stack's labels.
 """
 
 import json
@@ -28,7 +28,7 @@ _BOOK_KEEPING = (
     "meta.helm.sh/", "pulumi.com/", "kubectl.kubernetes.io/last-applied-configuration",
     "deployment.kubernetes.io/", "pv.kubernetes.io/",
 )  # fmt: skip
-"""Annotations of engines and controllers: they say nothing about what is declared."""
+"""Annotations of engines and controllers. They are not part of the declaration."""
 _BOOK_LABELS = ("app.kubernetes.io/managed-by", "kubernetes.io/metadata.name")
 PREVIEW = "tidegate-preview"  # Field manager of dry runs, for objects that were never applied.
 
@@ -41,13 +41,13 @@ class Live:
     """A stack in its cluster."""
 
     before: list[KubernetesObject]
-    after: list[KubernetesObject]  # What it would have after an `up`.
-    refused: tuple[str, ...] = ()  # What the API server would refuse, in words.
-    kept: tuple[str, ...] = ()  # Volumes and claims no longer described that stay: `PersistentVolume prod-old`.
+    after: list[KubernetesObject]  # After an `up`.
+    refused: tuple[str, ...] = ()  # Sentences about objects that the API server would refuse.
+    kept: tuple[str, ...] = ()  # Volumes and claims that are no longer described but stay: `PersistentVolume prod-old`.
 
 
 def live_objects(context: str, rendering: Sequence[Rendered]) -> dict[str, Live]:
-    """Return each stack as its cluster has it, and as it would have it; raise CommandError when it cannot be asked."""
+    """Return the live and the expected objects of each stack. Raise CommandError if the cluster cannot be queried."""
     kube = Kubectl(context)
     known = kube.kinds()
     return {stack.stack: _look(kube, known, stack.objects) for stack in rendering}
@@ -73,22 +73,22 @@ def _look(kube: Kubectl, known: Kinds, rendered: Sequence[KubernetesObject]) -> 
 
 @dataclass(frozen=True)
 class LiveState:
-    """What a cluster has of a stack, as it is."""
+    """The live objects of a stack."""
 
     declared: list[KubernetesObject]
-    gone: list[KubernetesObject]  # What is no longer rendered, without what is kept for its data.
-    kept: list[KubernetesObject]
+    gone: list[KubernetesObject]  # No longer rendered. Without `kept`.
+    kept: list[KubernetesObject]  # No longer rendered, but they hold data.
 
 
 def state_of_stack(kube: Kubectl, rendered: Sequence[KubernetesObject], known: Kinds | None = None) -> LiveState:
-    """Return every object that a stack has in its cluster, whether it is still rendered or not."""
+    """Return every live object of a stack, whether it is still rendered or not."""
     known = known or kube.kinds()
     namespace = next(item for item in rendered if item["kind"] == "Namespace")["metadata"]
     found = _labelled(kube, known, namespace["labels"][INSTANCE], "-A")
     versions = {identity(item): item["apiVersion"] for item in rendered}
     ours = {identity(item): item for item in found if item["apiVersion"] == versions.get(identity(item))}
     unseen = [item for item in rendered if identity(item) not in ours and (item["apiVersion"], item["kind"]) in known]
-    declared = [*ours.values(), *kube.like(unseen)]  # such as what has lost its labels
+    declared = [*ours.values(), *kube.like(unseen)]  # such as objects that lost their labels
     strange = [item for item in found if identity(item) not in versions and namespace_of(item) == namespace["name"]]
     left = [item for item in strange if not _goes(item)]
     kept = [item for item in left if item["kind"] in KEPT]
@@ -96,14 +96,14 @@ def state_of_stack(kube: Kubectl, rendered: Sequence[KubernetesObject], known: K
 
 
 def require_there(kube: Kubectl, declared: Sequence[KubernetesObject]) -> None:
-    """Raise CommandError if the cluster does not have one of these objects, or is deleting it."""
+    """Raise CommandError if the cluster lacks one of these objects, or is deleting it."""
     there = {identity(item) for item in kube.like(declared) if "deletionTimestamp" not in item["metadata"]}
     if lost := [f"{item['kind']} {item['metadata']['name']}" for item in declared if identity(item) not in there]:
         raise CommandError(f"{kube.context} does not have {listed(lost, most=6)}. Run the same command again.")
 
 
 def remaining_objects(kube: Kubectl, home: StackId) -> list[KubernetesObject]:
-    """Return what the cluster has of an environment, but for what is kept for its data, whoever describes it."""
+    """Return all live objects of an environment, whoever describes them, except those that hold data."""
     found = _labelled(kube, kube.kinds(), home.environment.made_as, "-n", home.namespace)
     return [item for item in found if item["kind"] not in KEPT and not _goes(item)]
 
@@ -116,15 +116,13 @@ def _labelled(kube: Kubectl, known: Kinds, environment: str, *where: str) -> lis
 
 
 def _goes(item: KubernetesObject) -> bool:
-    """Say whether an object goes by itself: what a controller made for one of ours, such as KEDA's, goes with it."""
+    """Whether an object disappears by itself: it is being deleted, or owned by another object, such as KEDA's."""
     return not {"ownerReferences", "deletionTimestamp"}.isdisjoint(item["metadata"])
 
 
 def as_declared(kube: Kubectl, look: Callable[[], LiveState], rendered: Sequence[KubernetesObject]) -> bool:
-    """Say whether a stack stands as it is declared, so that an `up` would change nothing: as a preview sees it.
-
-    While `look` is at work, it is asked what an apply gives where no field is to be taken away.
-    """
+    """Whether the live stack is as declared, so that an `up` would change nothing. While `look` runs, a dry run without
+    removed fields runs in parallel."""
     refused: list[str] = []
     with ThreadPoolExecutor(1) as beside:
         trying = beside.submit(_applied, kube, PREVIEW, rendered, refused)
@@ -139,7 +137,7 @@ def as_declared(kube: Kubectl, look: Callable[[], LiveState], rendered: Sequence
 
 
 def clean(item: KubernetesObject) -> KubernetesObject:
-    """Return an object as it is declared: without what the API server, controllers and engines note on it."""
+    """Return an object without the fields that the API server, controllers and engines add."""
     head = {name: value for name, value in item["metadata"].items() if name not in _SET_BY_SERVER}
     for field, dropped in (("annotations", _BOOK_KEEPING), ("labels", _BOOK_LABELS)):
         texts = head.pop(field, None) or {}
@@ -149,7 +147,7 @@ def clean(item: KubernetesObject) -> KubernetesObject:
 
 
 def namespace_of(item: KubernetesObject) -> str:
-    """Return the namespace that an object belongs to; a volume belongs to that of its claim."""
+    """Return the namespace of an object. A volume belongs to the namespace of its claim."""
     claim: dict[str, str] = item.get("spec", {}).get("claimRef") or {}
     meta = item["metadata"]
     return str(meta.get("namespace") or claim.get("namespace") or meta["name"])
@@ -159,7 +157,7 @@ _GROUPS = {
     "v1", "apps", "autoscaling", "cert-manager.io", "gateway.networking.k8s.io", "keda.sh", "monitoring.coreos.com",
     "networking.k8s.io", "policy", "rbac.authorization.k8s.io", "resource.k8s.io", "security.istio.io",
 }  # fmt: skip
-"""API groups of what a component can declare."""
+"""API groups of the kinds that components declare."""
 
 
 def _dry_run(
@@ -170,12 +168,12 @@ def _dry_run(
     lost: dict[Identity, list[managed_fields.Path]] = {}
     for declared in wanted:
         if declared["metadata"].get("namespace", "") not in {"", *spaces}:
-            continue  # the API server can say nothing about objects in a namespace that is not there yet
+            continue  # a dry run in a namespace that does not exist yet fails
         old = live.get(identity(declared))
         item = with_scale(declared, old)
         owner = managed_fields.owner(old) if old else None
         lost[identity(item)] = managed_fields.left_over(old, item) if old else []
-        # Most objects lose no field, so one run does for them, even where each has a manager of its own, as Pulumi's.
+        # Most objects lose no field, so one run serves them all, even if each has another manager, as Pulumi's have.
         as_owner = owner is not None and owner.operation == "Apply" and lost[identity(item)]
         by_manager[owner.name if owner and as_owner else PREVIEW].append(item)
     refused: list[str] = []
@@ -188,26 +186,24 @@ def _dry_run(
     for name, paths in settling.items():
         after[name] = managed_fields.resolve_conflicts(after[name], paths, fresh.get(name, live[name]))
     for name in replaced:
-        # In the place of one that cannot be changed into it.
-        anew, had = fresh.get(name, by_key[name]), live[name].get("spec", {})
+        # Replaces one that cannot be changed in place.
+        recreated, had = fresh.get(name, by_key[name]), live[name].get("spec", {})
         undeclared = {"clusterIP", "clusterIPs", "replicas"} - by_key[name].get("spec", {}).keys()
         kept = {field: had[field] for field in undeclared if field in had}
-        after[name] = {**anew, "spec": {**anew["spec"], **kept}} if kept else anew
+        after[name] = {**recreated, "spec": {**recreated["spec"], **kept}} if kept else recreated
     return after, refused
 
 
 def _held(result: KubernetesObject, lost: Sequence[managed_fields.Path]) -> list[managed_fields.Path]:
-    """Return the fields among those to be lost that an apply alone does not take away.
-
-    They are a person's, and those of an engine that made the object without an apply, and so owns all defaults.
-    """
+    """Return those of the lost fields that an apply alone does not remove. A person set them, or an engine that created
+    the object without an apply, and so owns all its defaults."""
     managers = managed_fields.managers(result)
     holding = [one for one in managers if one.is_hand or (one.is_engine and one.operation == "Update")]
     return [path for path in lost if any(path in managed_fields.paths(one.fields) for one in holding)]
 
 
 def created_from(kube: Kubectl, wanted: Sequence[KubernetesObject]) -> dict[Identity, KubernetesObject]:
-    """Return what each of these objects would be if it were made now, with every default; under another name."""
+    """Return each object as the API server would create it now, with every default. Dry runs use another name."""
     others = [_renamed(item, f"{item['metadata']['name'][:50].rstrip('-.')}-anew") for item in wanted]
     originals = {identity(other): item for other, item in zip(others, wanted, strict=True)}
     found = {}
@@ -224,7 +220,7 @@ def _renamed(item: KubernetesObject, name: str) -> KubernetesObject:
 def _applied(
     kube: Kubectl, manager: str, objects: Sequence[KubernetesObject], refused: list[str]
 ) -> list[KubernetesObject]:
-    """Return what the API server makes of these objects, each on its own where it takes not all of them."""
+    """Return the result of a dry run. If it fails for all objects at once, each is tried alone."""
     how = ("--server-side", "--dry-run=server", "--force-conflicts", "--show-managed-fields", "--output=json")
     command = ("apply", *how, f"--field-manager={manager}", "--filename=-")
     answer = kube.run(*command, stdin=as_list(objects), check=False)
@@ -240,7 +236,7 @@ def _applied(
 
 
 def with_scale(item: KubernetesObject, live: KubernetesObject | None) -> KubernetesObject:
-    """Return an object with the replicas that the cluster has, where it says nothing about them: an autoscaler does."""
+    """Return an object with the live replicas if it declares none, because an autoscaler sets them."""
     if item["kind"] not in ("Deployment", "StatefulSet") or "replicas" in item["spec"] or live is None:
         return item
     return {**item, "spec": {**item["spec"], "replicas": live["spec"]["replicas"]}}

@@ -1,7 +1,7 @@
-"""Which manager set which field of a live object: what the API server notes in `metadata.managedFields`.
+"""The field managers of a live object, as the API server records them in `metadata.managedFields`.
 
-Server-side apply changes the fields that it is given, and takes away those that it was given the last time. A field
-that somebody's hand added stays. Here such fields are found, so that a preview shows them and `up` takes them away.
+Server-side apply changes the fields that it gets, and removes those that it no longer gets. A field that a person added
+by hand stays. This module finds such fields, so that a preview shows them and `up` removes them.
 """
 
 import json
@@ -15,12 +15,12 @@ Path = tuple[str, ...]
 """Steps as the API server writes them: `f:name` a field, `k:{…}` an element by its keys, `v:…` a value in a set."""
 
 _BY_HAND = ("kubectl", "k9s", "node-fetch", "Mozilla", "dashboard", "HeadlampApp")
-"""Beginnings of the names of programs that people change objects with (node-fetch is Lens, Mozilla a dashboard)."""
+"""Prefixes of the names of programs with which people change objects (node-fetch is Lens, Mozilla a dashboard)."""
 _NOT_BY_HAND = ("kubectl-rollout",)
-"""A restart is no change of what is declared; to undo its annotation would be another restart."""
+"""A restart does not change the declaration, and to undo its annotation would be another restart."""
 _OURS = ("helm", "helm-controller", "argocd-controller")
 _PULUMI_MADE = "pulumi-kubernetes"
-"""Pulumi's name as it creates an object; when it changes one it applies, with a hash behind that name."""
+"""Pulumi's field manager when it creates an object. When it changes one, it applies and appends a hash."""
 
 
 @dataclass(frozen=True)
@@ -32,24 +32,24 @@ class Manager:
     subresource: str
     time: str
     fields: Mapping[str, Any]
-    entry: dict[str, Any]  # As the API server has it.
+    entry: dict[str, Any]  # The API server's record.
 
     @property
     def is_engine(self) -> bool:
-        """Whether that was a tool that brings whole stacks up."""
+        """Whether this is a tool that deploys whole stacks."""
         if self.operation == "Update":
             return self.name == _PULUMI_MADE
         return self.name in _OURS or self.name.startswith(f"{_PULUMI_MADE}-")
 
     @property
     def is_hand(self) -> bool:
-        """Whether that was a person."""
+        """Whether this is a person."""
         by_hand = self.name.startswith(_BY_HAND) and not self.name.startswith(_NOT_BY_HAND)
         return by_hand and self.subresource != "status"
 
 
 def managers(live: KubernetesObject) -> list[Manager]:
-    """Return the managers that set fields of an object."""
+    """Return the field managers of an object."""
     found = []
     for entry in live["metadata"].get("managedFields") or ():
         name, operation, subresource, time = map(entry.get, ("manager", "operation", "subresource", "time"))
@@ -60,7 +60,7 @@ def managers(live: KubernetesObject) -> list[Manager]:
 
 
 def owner(live: KubernetesObject) -> Manager | None:
-    """Return the engine that set an object, or else `kubectl apply --server-side`; the last one."""
+    """Return the engine that last set an object, or else `kubectl apply --server-side`."""
     found = managers(live)
     candidates = [one for one in found if one.is_engine] or [
         one for one in found if one.operation == "Apply" and one.name == "kubectl"
@@ -74,12 +74,12 @@ def by_hand(live: KubernetesObject) -> set[Path]:
 
 
 def paths(fields: Mapping[str, Any]) -> set[Path]:
-    """Return the path of every field, and of every list element, that somebody owns."""
+    """Return the path of every owned field and list element."""
     return {path for leaf in _leaves(fields) if (path := _field(leaf))[-1] != "."}
 
 
 def _field(leaf: Path) -> Path:
-    """Return what a leaf stands for: `.` below the keys of a list's element means the element itself."""
+    """Return the field of a leaf: `.` below the keys of a list element means the element itself."""
     return leaf[:-1] if leaf[-1] == "." and leaf[:-1] and leaf[-2].startswith("k:") else leaf
 
 
@@ -98,10 +98,8 @@ def _tree(leaves: Iterable[Path]) -> dict[str, Any]:
 
 
 def left_over(live: KubernetesObject, wanted: KubernetesObject) -> list[Path]:
-    """Return the fields that the object's engine, or a person, set and that are no longer wanted.
-
-    What also somebody else set, such as an autoscaler, is theirs.
-    """
+    """Return the fields that the object's engine or a person set, but that are no longer wanted. Fields that another
+    manager also set, such as an autoscaler, are left out."""
     mine = owner(live)
     ours = by_hand(live) | (paths(mine.fields) if mine else set())
     others = [manager for manager in managers(live) if manager != mine and not manager.is_hand]
@@ -111,7 +109,7 @@ def left_over(live: KubernetesObject, wanted: KubernetesObject) -> list[Path]:
 
 
 def find(item: Any, path: Path) -> list[Any]:
-    """Return what an object has at a path: nothing, or one thing."""
+    """Return the value at a path of an object, in a list. The list is empty if there is none."""
     for step in path:
         if not (found := _at(item, step)):
             return []
@@ -120,7 +118,7 @@ def find(item: Any, path: Path) -> list[Any]:
 
 
 def resolve_conflicts(live: KubernetesObject, gone: Sequence[Path], fresh: KubernetesObject) -> KubernetesObject:
-    """Return an object after some fields were given up: each is as in a fresh object, or is not there."""
+    """Return an object in which each given field is as in the fresh object, or is removed."""
     result = deepcopy(live)
     for path in gone:
         _settle(result, path, fresh)
@@ -150,7 +148,7 @@ def _at(item: Any, step: str) -> list[Any]:
         return []
     if kind == "k":
         keys = json.loads(text)
-        # A key that is not written has its default, such as the protocol TCP.
+        # A missing key has its default, such as the protocol TCP.
         mappings = (one for one in item if isinstance(one, Mapping))
         return [one for one in mappings if all(one.get(k, v) == v for k, v in keys.items())][:1]
     if kind == "v":
@@ -159,7 +157,7 @@ def _at(item: Any, step: str) -> list[Any]:
 
 
 def handed_over(live: KubernetesObject, gone: Sequence[Path], name: str) -> list[dict[str, Any]]:
-    """Return an object's managed fields after some of people's were given to another manager, to be taken away."""
+    """Return an object's managed fields, with some fields of people given to a manager that will remove them."""
     result = []
     for manager in managers(live):
         rest = _tree(leaf for leaf in _leaves(manager.fields) if not manager.is_hand or _field(leaf) not in gone)
@@ -170,7 +168,7 @@ def handed_over(live: KubernetesObject, gone: Sequence[Path], name: str) -> list
 
 
 def of_engine(live: KubernetesObject, name: str, operation: str) -> list[dict[str, Any]]:
-    """Return an object's managed fields with all that any engine set as this one's."""
+    """Return an object's managed fields, with the fields of all engines given to this one."""
     result: list[dict[str, Any]] = []
     ours: list[Path] = []
     for manager in managers(live):

@@ -1,4 +1,4 @@
-"""Kubernetes objects in YAML that other programs wrote: read, and held to the guardrails."""
+"""Checks Kubernetes objects in YAML of other programs against the guardrails."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -17,10 +17,8 @@ _DEEPEST = 100
 
 
 def check_manifests(file: str) -> None:
-    """Hold the objects in a file, or on standard input for -, to the guardrails, and print what was found.
-
-    Raises CommandError with every finding if one is mandatory.
-    """
+    """Check the objects in a file, or on standard input for -, against the guardrails, and print the findings. Raises
+    CommandError with every finding if one is mandatory."""
     name = "standard input" if file == "-" else printable(file)
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
@@ -28,14 +26,14 @@ def check_manifests(file: str) -> None:
     except OSError as error:
         raise CommandError(reason(error), WRONG_INPUT) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise CommandError(f"{name} holds no Kubernetes objects: {error}", WRONG_INPUT) from None
+        raise CommandError(f"{name} does not contain Kubernetes objects: {error}", WRONG_INPUT) from None
     environments = judged(objects)
     if not environments:
-        what = f"{name} holds no namespace of Tidegate, so the guardrails have nothing to check."
-        raise CommandError(f"{what}\nThe label app.kubernetes.io/part-of: tidegate marks its objects.", WRONG_INPUT)
+        what = f"{name} contains no namespace of Tidegate, so the guardrails have nothing to check."
+        raise CommandError(f"{what}\nIts objects need the label app.kubernetes.io/part-of: tidegate.", WRONG_INPUT)
     findings = {"": check(objects, datetime.now(UTC).date())}
     found, counts = report(findings), summary(findings)
-    held = [printable(f"held to: {each.namespace}: {held_to(each.settings)}") for each in environments]
+    held = [printable(f"rules for {each.namespace}: {held_to(each.settings)}") for each in environments]
     if any(each.severity == "mandatory" for each in findings[""]):
         why = f"{counts} in {name}. docs/guardrails.md explains the rules, and how to waive one."
         raise CommandError("\n".join([found, *held, why]))
@@ -44,7 +42,7 @@ def check_manifests(file: str) -> None:
 
 
 def documents(text: str) -> list[Any]:
-    """Return the documents of a YAML text; raises YAMLError, RecursionError, or ValueError for an impossible date."""
+    """Return the documents of a YAML text. Raises YAMLError, RecursionError, or ValueError for an impossible date."""
     depth = 0
     for event in yaml.parse(text, Loader=_LOADER):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -54,11 +52,11 @@ def documents(text: str) -> list[Any]:
 
 
 def _objects(trees: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Yield the Kubernetes objects among documents; a List stands for its items."""
+    """Yield the Kubernetes objects in documents, and for a List its items."""
     for tree in trees:
         if not isinstance(tree, dict):
             if tree is not None:
-                raise ValueError("a document is no Kubernetes object")
+                raise ValueError("a document is not a Kubernetes object")
         elif isinstance(tree.get("items"), list) and str(tree.get("kind")).endswith("List"):
             yield from _objects(tree["items"])
         else:

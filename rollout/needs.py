@@ -1,4 +1,5 @@
-"""What a stack's objects need that somebody else makes, read from the objects: what the chart's notes name too."""
+"""The prerequisites of a stack: objects that its own objects need but that others must create. The chart's notes list
+the same ones."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,27 +14,27 @@ from .changes.workloads import Tree, Workload, workloads
 from .kubectl import KubernetesObject
 
 _REMEDIES: Mapping[str, str] = {
-    "Secret": "Make it (kubectl create secret …), or have what keeps your secrets bring it.",
-    "ConfigMap": "Make it (kubectl create configmap …).",
-    "PersistentVolumeClaim": "Make the claim, or name one that is there under datasets.",
-    "PriorityClass": "Have it made, or name another (priorityClass).",
-    "RuntimeClass": "Have it made, or name another.",
-    "StorageClass": "Make it, or name another (storageClass, or storageClasses of the data plane).",
+    "Secret": "Create it (kubectl create secret …), or let your secret manager create it.",
+    "ConfigMap": "Create it (kubectl create configmap …).",
+    "PersistentVolumeClaim": "Create the claim, or set an existing one under datasets.",
+    "PriorityClass": "Create it, or set another one (priorityClass).",
+    "RuntimeClass": "Create it, or set another one.",
+    "StorageClass": "Create it, or set another one (storageClass, or storageClasses of the data plane).",
     "CSIDriver": "Install the driver.",
-    "IngressClass": "Install the ingress controller, or name its class (proxy.exposure.className).",
-    "Gateway": "Make it, or name another (proxy.exposure.gateway).",
-    "Issuer": "Make it with cert-manager, or name another (proxy.tls).",
-    "ClusterIssuer": "Make it with cert-manager, or name another (proxy.tls).",
-    "DeviceClass": "Install NVIDIA's driver for Dynamic Resource Allocation, or name another class (placement).",
+    "IngressClass": "Install the ingress controller, or set its class (proxy.exposure.className).",
+    "Gateway": "Create it, or set another one (proxy.exposure.gateway).",
+    "Issuer": "Create it with cert-manager, or set another one (proxy.tls).",
+    "ClusterIssuer": "Create it with cert-manager, or set another one (proxy.tls).",
+    "DeviceClass": "Install NVIDIA's driver for Dynamic Resource Allocation, or set another class (placement).",
     "APIService": "Install a metrics server, or scale by the queue instead.",
-    "CustomResourceDefinition": "Install Dynamo's, of NVIDIA's chart, or leave openai.frontends out.",
+    "CustomResourceDefinition": "Install Dynamo's from NVIDIA's chart, or remove openai.frontends.",
 }
-"""What to do where an object of this kind is missing."""
+"""The remedy if an object of this kind is missing."""
 
 
 @dataclass(frozen=True)
 class Prerequisite:
-    """An object that must be there, and what is so without it; `hard` where a pod then never starts."""
+    """An object that must exist, and the consequence if it does not. If it is `hard`, a pod never starts without it."""
 
     version: str
     kind: str
@@ -44,19 +45,17 @@ class Prerequisite:
 
     @property
     def do(self) -> str:
-        """What to do where it is missing."""
         return _REMEDIES[self.kind]
 
     @property
     def stub(self) -> KubernetesObject:
-        """As much of the object as finds it."""
         where = {"namespace": self.namespace} if self.namespace else {}
         return {"apiVersion": self.version, "kind": self.kind, "metadata": {"name": self.name, **where}}
 
 
 @dataclass(frozen=True)
 class MissingPrerequisite:
-    """Something that a cluster lacks, the command that shows it, and what to do."""
+    """Something that a cluster lacks, the command that shows it, and the remedy."""
 
     what: str
     command: str
@@ -64,15 +63,15 @@ class MissingPrerequisite:
     hard: bool = False
 
     def __str__(self) -> str:
-        """The first line says what; indented lines say what to do, and how to see it."""
+        """The first line names it. Indented lines have the remedy and the command."""
         level = "" if self.hard else "advisory: "
-        return "\n".join(map(escaped, (f"{level}{self.what}", f"    {self.do}", f"    To see it: {self.command}")))
+        return "\n".join(map(escaped, (f"{level}{self.what}", f"    {self.do}", f"    To check: {self.command}")))
 
 
 def needs_of(objects: Sequence[Tree]) -> list[Prerequisite]:
-    """Return what these objects need and do not bring, each once; the hard needs count where one is both."""
+    """Return the needs of these objects that they do not meet themselves, each once. A hard need takes precedence."""
     made = {(text(item, "kind"), text(item, "metadata", "name")) for item in objects}
-    made.add(("ConfigMap", "kube-root-ca.crt"))  # Kubernetes makes it in every namespace.
+    made.add(("ConfigMap", "kube-root-ca.crt"))  # Kubernetes creates it in every namespace.
     made |= {("Secret", text(item, "spec", "secretName")) for item in objects if item["kind"] == "Certificate"}
     found: dict[tuple[str, str, str], Prerequisite] = {}
     for need in (*_of_pods(objects), *(need for item in objects for need in _of_object(item))):
@@ -91,36 +90,37 @@ def _of_object(item: Tree) -> Iterator[Prerequisite]:
         yield Prerequisite("storage.k8s.io/v1", "CSIDriver", text(spec, "csi", "driver"), "", mounted)
         secret = mapping(spec, "csi", "nodePublishSecretRef")
         yield Prerequisite("v1", "Secret", text(secret, "name"), text(secret, "namespace"), mounted)
-        binds = f"{named} names it, and binds all the same"
+        binds = f"{named} names it, but binds without it"
         yield Prerequisite("storage.k8s.io/v1", "StorageClass", text(spec, "storageClassName"), "", binds, hard=False)
     elif kind == "Ingress":
-        nobody = "nobody reaches the proxy through the Ingress"
-        yield Prerequisite(version, "IngressClass", text(spec, "ingressClassName"), "", nobody, hard=False)
+        unreachable = "callers cannot reach the proxy through the Ingress"
+        yield Prerequisite(version, "IngressClass", text(spec, "ingressClassName"), "", unreachable, hard=False)
     elif kind == "HTTPRoute":
         for parent in mappings(spec, "parentRefs"):
-            nobody = "nobody reaches the proxy through it"
-            yield Prerequisite(version, "Gateway", text(parent, "name"), text(parent, "namespace"), nobody, hard=False)
+            name, where = text(parent, "name"), text(parent, "namespace")
+            unreachable = "callers cannot reach the proxy through it"
+            yield Prerequisite(version, "Gateway", name, where, unreachable, hard=False)
     elif kind == "Certificate":
         issuer = text(spec, "issuerRef", "kind")
         where = namespace if issuer == "Issuer" else ""
         yield Prerequisite(
-            version, issuer, text(spec, "issuerRef", "name"), where, f"{named} is never issued to the pods"
+            version, issuer, text(spec, "issuerRef", "name"), where, f"the pods never get the certificate {named}"
         )
     elif kind == "ResourceClaimTemplate":
         for request in mappings(spec, "spec", "devices", "requests"):
             name = text(request, "exactly", "deviceClassName")
-            yield Prerequisite(version, "DeviceClass", name, "", "pods that claim a device of it wait for ever")
+            yield Prerequisite(version, "DeviceClass", name, "", "pods that claim such a device wait forever")
     elif kind == "Role" and dynamo.RULES[-1] in mappings(item, "rules"):
-        alone = f"workers end at once, for the objects that {named} lets them write are of no kind"
+        alone = f"workers exit immediately, because they cannot write the objects of {named}"
         yield Prerequisite("apiextensions.k8s.io/v1", "CustomResourceDefinition", dynamo.CRD, "", alone)
     elif kind == "HorizontalPodAutoscaler":
-        stays = "autoscalers see no CPU use, and change nothing"
+        stays = "autoscalers see no CPU use, and scale nothing"
         yield Prerequisite("apiregistration.k8s.io/v1", "APIService", "v1beta1.metrics.k8s.io", "", stays, hard=False)
 
 
 def _of_pods(objects: Sequence[Tree]) -> Iterator[Prerequisite]:
     for workload in workloads(objects).values():
-        never = f"no pod of {workload.name} is made"
+        never = f"no pod of {workload.name} is created"
         priority, runtime = text(workload.pod, "priorityClassName"), text(workload.pod, "runtimeClassName")
         yield Prerequisite("scheduling.k8s.io/v1", "PriorityClass", priority, "", never)
         yield Prerequisite("node.k8s.io/v1", "RuntimeClass", runtime, "", never)
@@ -133,7 +133,7 @@ def _of_pods(objects: Sequence[Tree]) -> Iterator[Prerequisite]:
 
 
 def _read(workload: Workload) -> Iterator[tuple[str, str]]:
-    """Yield kind and name of what a pod cannot start without."""
+    """Yield the kind and the name of each object that a pod needs to start."""
     volumes = mappings(workload.pod, "volumes")
     sources: list[Any] = [*volumes, *(each for one in volumes for each in mappings(one, "projected", "sources"))]
     for container in workload.containers:

@@ -1,6 +1,6 @@
-"""Orphans: what a cluster still has of an environment, or of a data plane, that has left the definition.
+"""Orphans: live objects of an environment, or of a data plane, that has left the definition.
 
-A cluster itself says what they are: by the labels and annotations of a Namespace, and by the marks of engines.
+The labels and annotations of their Namespace, and the marks of engines, identify them.
 """
 
 from collections import Counter
@@ -29,35 +29,35 @@ _BY = {"helm": "Helm", "pulumi": "Pulumi"}
 
 @dataclass(frozen=True)
 class Orphan:
-    """What stands in a namespace that the definition does not describe."""
+    """The live objects of a namespace that the definition does not describe."""
 
     home: StackId
-    engine: str  # That brought it up, as `Owner` has it.
-    since: str  # Day on which its namespace was made.
-    objects: Sequence[KubernetesObject]  # But for volumes, claims and the namespace.
-    moved: str = ""  # Namespace of this cluster that the definition has the stack of this name in.
-    left_for: str = ""  # Context of the other cluster that the definition has the stack of this name in.
-    twin: bool = False  # Whether another one has this name, as of another definition: the name tells not which.
+    engine: str  # The engine that brought it up, as in `Owner`.
+    since: str  # The day on which its namespace was created.
+    objects: Sequence[KubernetesObject]  # Without volumes, claims and the namespace.
+    moved: str = ""  # The namespace, in this cluster, that the definition gives the stack of this name.
+    left_for: str = ""  # The context of the other cluster that the definition gives the stack of this name.
+    twin: bool = False  # Whether another orphan has the same name, as of another definition.
 
     @property
     def goes_by_name(self) -> bool:
-        """Whether `tidegate down` takes it down by its name."""
+        """Whether `tidegate down --stack <name>` removes it."""
         return self.engine in _BY and not self.moved and not self.twin
 
     @property
     def words(self) -> str:
-        """What it is: a sentence without its subject, the stack's name, and without its full stop."""
+        """A description, as a sentence without its subject (the stack's name) and its full stop."""
         by = _BY.get(self.engine, "kubectl or a GitOps controller")
         there = f"namespace {self.home.namespace}, since {self.since}, {counted(self.objects, 'object')} by {by}"
         if self.moved:
-            return f"is still in its former namespace ({there}); the definition names {self.moved}"
+            return f"is still in its former namespace ({there}), but the definition sets {self.moved}"
         if self.left_for:
-            return f"is still in its former cluster ({there}); the definition names {self.left_for}"
-        stranger = "" if self.home.data_plane.platform else "; another definition's? Then give each a `platform`"
-        return f"is no longer described, and still there ({there}){stranger}"
+            return f"is still in its former cluster ({there}), but the definition sets {self.left_for}"
+        stranger = "" if self.home.data_plane.platform else ". If another definition has it, set `platform` in both"
+        return f"is no longer described, but still exists ({there}){stranger}"
 
     def command(self, definition: object) -> str:
-        """Return the command that takes it down; its volumes stay."""
+        """Return the command that removes it. Its volumes stay."""
         name, context, namespace = self.home.name, self.home.data_plane.context_name, self.home.namespace
         if self.goes_by_name:
             return tidegate("down", definition, cluster=context, stack=name)
@@ -69,11 +69,8 @@ class Orphan:
 def orphans_in(
     definition: Definition, cluster: str, name: str | None, wrong: CommandError | None = None
 ) -> list[Orphan]:
-    """Return the orphans of a cluster, or the one of that name.
-
-    `wrong` is what `on_cluster` raised: it is raised again, with the names that the cluster has, where no orphan is
-    meant instead.
-    """
+    """Return the orphans of a cluster, or the one of that name. `wrong` is the error of `on_cluster`. If no orphan has
+    the name, it is raised again, with the names of the orphans."""
     kube, described = Kubectl(context_in(definition, cluster)), [stack.name for stack in definition.stacks]
     names = {each.name for stack in definition.stacks for each in (stack, *stack.former())}
     has_plane = any(plane.context_name == kube.context for plane in definition.header.data_planes)
@@ -89,7 +86,7 @@ def orphans_in(
         raise wrong
     nowhere = f"There is no stack {escaped(name)}, neither in {escaped(definition.file)} nor in {escaped(kube.context)}"
     only = [each.home.name for each in found]
-    there = f" Of these, only the cluster has: {listed(only)}." if only else ""
+    there = f" Only the cluster has: {listed(only)}." if only else ""
     raise CommandError(f"{none_such(nowhere, name, [*described, *only])}{there}", WRONG_INPUT)
 
 
@@ -100,9 +97,10 @@ def _orphans(kube: Kubectl, definition: Definition) -> Iterator[Orphan]:
     known = {each.name: stack for stack in definition.stacks for each in (stack, *stack.former())}
     lived_in = {each.namespace for each in known.values() if each.data_plane in here}
     for namespace in kube.find(["namespaces"], "-l", f"{PART_OF}=tidegate"):
-        said = mapping(definition_in([namespace]), "dataPlane")
+        recorded = mapping(definition_in([namespace]), "dataPlane")
         name = namespace["metadata"]["name"]
-        plane, platform = text(said, "name") or _plane_name(namespace, here, kube.context), said.get("platform")
+        plane = text(recorded, "name") or _plane_name(namespace, here, kube.context)
+        platform = recorded.get("platform")
         home = _home(namespace, plane, kube.context, platform)
         if home is None or name in lived_in or platform not in platforms:
             continue
@@ -111,21 +109,21 @@ def _orphans(kube: Kubectl, definition: Definition) -> Iterator[Orphan]:
         moved = left_for = ""
         if now := known.get(home.name):
             context = now.data_plane.context_name
-            if (now.namespace, context) == (name, said.get("context")):
-                continue  # of a data plane that is the same cluster by another context
+            if (now.namespace, context) == (name, recorded.get("context")):
+                continue  # a data plane that reaches the same cluster by another context
             if kube.context == context or _are_one(kube, Kubectl(context)):
                 if now.namespace == name:
                     continue
                 moved = now.namespace
             else:
                 left_for = context
-        if objects := remaining_objects(kube, home):  # what was taken down has left but what is kept
+        if objects := remaining_objects(kube, home):  # after `down`, only kept objects remain
             engine, since = owner_in(kube, home, namespace).engine, namespace["metadata"]["creationTimestamp"][:10]
             yield Orphan(home, engine, since, objects, moved, left_for)
 
 
 def _are_one(kube: Kubectl, other: Kubectl) -> bool:
-    """Return whether two contexts lead to one cluster; also if the other one does not answer, so that it may."""
+    """Return whether two contexts lead to one cluster. If the other one does not respond, assume that they do."""
     try:
         one, two = (each.get("namespace", "kube-system") for each in (kube, other))
     except CommandError:
@@ -134,7 +132,7 @@ def _are_one(kube: Kubectl, other: Kubectl) -> bool:
 
 
 def _plane_name(namespace: KubernetesObject, here: Sequence[DataPlane], context: str) -> str:
-    """Return the data plane of a namespace that does not record it, as those of older versions."""
+    """Return the data plane of a namespace. Older versions did not record it."""
     release = helm_release(namespace)
     if release is not None:
         return release[0].removeprefix(f"{text(namespace, 'metadata', 'labels', INSTANCE)}-")
@@ -142,7 +140,7 @@ def _plane_name(namespace: KubernetesObject, here: Sequence[DataPlane], context:
 
 
 def _home(namespace: KubernetesObject, plane: str, context: str, platform: str | None) -> StackId | None:
-    """Return whose home a namespace is; None where somebody labelled it so who is not Tidegate."""
+    """Return the environment and data plane of a namespace. None if someone else used the labels."""
     made_as = text(namespace, "metadata", "labels", INSTANCE)
     environment = text(definition_in([namespace]), "name") or made_as
     past = (made_as,) if made_as != environment else ()

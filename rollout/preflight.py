@@ -1,6 +1,6 @@
-"""`preflight`: what a stack needs and its cluster lacks, asked before anything is made; `up` and `rollout` ask first.
+"""`preflight`: prerequisites of a stack that its cluster lacks. `up` and `rollout` check them first.
 
-A lack is hard where something would never start. What the user may not look at is said, and stops nobody.
+A prerequisite is hard if something would never start without it. Missing read permissions never block a command.
 """
 
 import json
@@ -33,8 +33,8 @@ _ENFORCERS = (
     "anetd", "antrea-agent", "azure-npm", "calico-node", "canal", "cilium", "kube-ovn-cni", "kube-router",
     "ovnkube-node",
 )  # fmt: skip
-"""DaemonSets of CNIs that enforce NetworkPolicies; Amazon's does where it is told to."""
-_SCALER = "--field-selector=metadata.name=cluster-autoscaler-status"  # What Kubernetes' own autoscaler writes.
+"""DaemonSets of CNIs that enforce NetworkPolicies. Amazon's does so only if it is configured to."""
+_SCALER = "--field-selector=metadata.name=cluster-autoscaler-status"  # Written by Kubernetes' own autoscaler.
 _FORBIDDEN = re.compile(r'([\w.]+)(?: "([^"]+)")? is forbidden')
 
 Asked = Sequence[tuple[Stack, Sequence[KubernetesObject]]]
@@ -42,37 +42,36 @@ Asked = Sequence[tuple[Stack, Sequence[KubernetesObject]]]
 
 
 def print_missing(path: Path, context: str, only: str | None, seen: CommandReport) -> None:
-    """Say what the stacks of a cluster need and it lacks; raise CommandError where something would never start."""
+    """Print the prerequisites that a cluster lacks. Raise CommandError if something would never start."""
     definition = seen.definition = read_definition(path)
     require_named(definition, context)
     stacks, kube = on_cluster(definition, context, only), Kubectl(context_in(definition, context))
     seen.stacks = stacks
-    kube.ask_ahead()
+    kube.query_ahead()
     seen.lacks = lacks(kube, [(stack, render(stack, definition).objects) for stack in stacks])
     for name, found in seen.lacks.items():
-        print("\n".join([f"{name}: {count_of(len(found), 'lack')} in {escaped(kube.context)}.", *map(str, found)]))
+        lacking = count_of(len(found), "prerequisite")
+        print("\n".join([f"{name}: {escaped(kube.context)} lacks {lacking}.", *map(str, found)]))
     if hard := [name for name, found in seen.lacks.items() if any(lack.hard for lack in found)]:
-        raise CommandError(f"{', '.join(hard)} would not come up. Nothing was changed.")
+        raise CommandError(f"{', '.join(hard)} would not start. Nothing was changed.")
 
 
 def ensure_ready(context: str, asked: Asked, *, keep_going: bool = False) -> None:
-    """Raise CommandError where something of these stacks would never start; tell what else the cluster lacks.
-
-    With `keep_going` all of it is told, and nothing is stopped.
-    """
+    """Raise CommandError if something of these stacks would never start. Print other missing prerequisites. With
+    `keep_going`, print all of them and raise nothing."""
     found = lacks(Kubectl(context), asked)
     every = dict.fromkeys(lack for of_stack in found.values() for lack in of_stack)
     for lack in every:
         if keep_going or not lack.hard:
             note(str(lack))
     if not keep_going and (names := [name for name, of_stack in found.items() if any(lack.hard for lack in of_stack)]):
-        what = f"{', '.join(names)} would not come up in {escaped(context)}; nothing was changed."
-        do = "To go on all the same: --keep-going."
+        what = f"{', '.join(names)} would not start in {escaped(context)}. Nothing was changed."
+        do = "To continue nevertheless, add --keep-going."
         raise CommandError("\n".join([what, *(str(lack) for lack in every if lack.hard), do]))
 
 
 def lacks(kube: Kubectl, asked: Asked) -> dict[str, list[MissingPrerequisite]]:
-    """Return what a cluster lacks of what these stacks need, the hard first; raise CommandError for no answer."""
+    """Return the missing prerequisites of each stack, hard ones first. Raise CommandError if a query fails."""
     needs = {stack.name: needs_of(objects) for stack, objects in asked}
     known = kube.kinds()
     named = [need for found in needs.values() for need in found if (need.version, need.kind) in known]
@@ -95,7 +94,7 @@ def lacks(kube: Kubectl, asked: Asked) -> dict[str, list[MissingPrerequisite]]:
 
 
 def _get(kube: Kubectl, *arguments: str, stdin: str | None = None) -> tuple[str, list[tuple[str, str]]]:
-    """Return what `kubectl get` finds, and kind and name (or none) of what the user may not see."""
+    """Return the output of `kubectl get`, and kind and name (or "") of what the user lacks permission to see."""
     done = kube.run("get", *arguments, "--ignore-not-found", stdin=stdin, check=False)
     refused = _FORBIDDEN.findall(done.stderr)
     if done.returncode and not refused:
@@ -105,11 +104,11 @@ def _get(kube: Kubectl, *arguments: str, stdin: str | None = None) -> tuple[str,
 
 @dataclass(frozen=True)
 class _Cluster:
-    """What was seen of a cluster, and what follows from it."""
+    """The queried state of a cluster, and the checks of it."""
 
     kube: Kubectl
     known: Kinds
-    there: set[tuple[str, ...]]  # Kind, namespace and name of what was asked for by name.
+    there: set[tuple[str, ...]]  # Kind, namespace and name of the named objects that exist.
     listing: Sequence[KubernetesObject]
     refused: Sequence[tuple[str, str]]
 
@@ -121,35 +120,36 @@ class _Cluster:
 
     @cached_property
     def _scales(self) -> bool:
-        """Whether an autoscaler is there, by Karpenter's kinds or the record of Kubernetes' own, or cannot be seen."""
+        """Whether there is an autoscaler, by Karpenter's kinds or the status of Kubernetes' own. True if unreadable."""
         if any(version.startswith("karpenter.sh/") for version, _ in self.known):
             return True
         return any(_get(self.kube, "configmaps", "-A", _SCALER, "-o", "name"))
 
     def not_seen(self) -> Iterator[MissingPrerequisite]:
         if kinds := [*dict.fromkeys(kind for kind, _ in self.refused)]:
-            what = f"you may not look at {listed(kinds)}, so nobody knows whether they are as they must be"
-            yield MissingPrerequisite(what, self._kubectl("auth", "can-i", "list", kinds[0]), "Have it granted.")
+            what = f"you lack permission to list {listed(kinds)}, so they could not be checked"
+            do = "Request the list permission."
+            yield MissingPrerequisite(what, self._kubectl("auth", "can-i", "list", kinds[0]), do)
 
     def of_version(self, minor: str) -> Iterator[MissingPrerequisite]:
         number = re.match(r"\d+", minor)
         if number and int(number[0]) < OLDEST:
-            what = f"this is Kubernetes 1.{number[0]}, and 1.{OLDEST} is the oldest that Tidegate is for"
+            what = f"the cluster runs Kubernetes 1.{number[0]}, but Tidegate needs 1.{OLDEST} or later"
             yield MissingPrerequisite(what, self._kubectl("version"), "Upgrade the cluster.", hard=True)
 
     def of_network(self) -> Iterator[MissingPrerequisite]:
         agents = {item["metadata"]["name"]: item for item in self._all("DaemonSet")}
         amazon = "--enable-network-policy=true" in json.dumps(agents.get("aws-node", ""))
         if not amazon and agents.keys().isdisjoint(_ENFORCERS) and ("daemonsets.apps", "") not in self.refused:
-            what = "no CNI is seen that is known to enforce NetworkPolicies; without one everybody reaches every pod"
-            do = "Find out whether yours does: Calico, Cilium, and Amazon's with enableNetworkPolicy are known to."
+            what = "no CNI that is known to enforce NetworkPolicies was found. Without one, all pods reach each other"
+            do = "Check whether yours does. Calico, Cilium, and Amazon's with enableNetworkPolicy do."
             yield MissingPrerequisite(what, self._kubectl("get", "daemonsets", "-A"), do)
 
     def of_kinds(self, objects: Iterable[KubernetesObject]) -> Iterator[MissingPrerequisite]:
         for version, kind in dict.fromkeys((item["apiVersion"], item["kind"]) for item in objects):
             if (version, kind) not in self.known:
-                said = explained(f'no matches for kind "{kind}" in version "{version}"', self.kube.context) or kind
-                what, _, do = said.partition("\n")
+                error = explained(f'no matches for kind "{kind}" in version "{version}"', self.kube.context) or kind
+                what, _, do = error.partition("\n")
                 command = self._kubectl("api-resources", f"--api-group={version.rpartition('/')[0]}")
                 yield MissingPrerequisite(what.rstrip("."), command, do.strip(), hard=True)
 
@@ -163,20 +163,20 @@ class _Cluster:
             where = ("-n", need.namespace) if need.namespace else ()
             name, do, hard = f"{need.kind} {'/'.join(filter(None, identity[1:]))}", need.do, need.hard
             if need.namespace and ("Namespace", "", need.namespace) not in self.there:
-                # Nobody can have made it yet, and what waits for it begins once it is there.
-                do, hard = f"As soon as `up` has made the namespace, and waits: {do}", False
+                # It cannot exist yet. Pods that wait for it start as soon as it does.
+                do, hard = f"Do this as soon as `up` has created the namespace, and waits: {do}", False
             command = self._kubectl("get", need.kind.lower(), need.name, *where)
-            yield MissingPrerequisite(f"{name} is not there: {need.without}", command, do, hard)
+            yield MissingPrerequisite(f"{name} does not exist: {need.without}", command, do, hard)
 
     def of_pods(self, objects: Sequence[Tree]) -> Iterator[MissingPrerequisite]:
-        """Yield whose pods select labels or request devices that no node has; an autoscaler may still add some."""
+        """Yield workloads whose pods select labels or request devices that no node has. An autoscaler may add some."""
         nodes = self._all("Node")
         for workload in workloads(objects).values() if nodes else ():
             selector = mapping(workload.pod, "nodeSelector")
             labels = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
             chosen = [node for node in nodes if selector.items() <= mapping(node, "metadata", "labels").items()]
             show, do = ("get", "nodes", "--show-labels"), "Label nodes so, or change nodeSelector or the placement."
-            what, room = f"no node is labelled {labels}", 0
+            what, room = f"no node has the labels {labels}", 0
             if chosen:
                 limits = [one for each in workload.containers for one in mapping(each, "resources", "limits").items()]
                 wanted = Counter[str]()
@@ -186,12 +186,12 @@ class _Cluster:
                 room = workload.most if not wanted else 0
                 for offered in (mapping(node, *_OFFERED) for node in chosen) if wanted else ():
                     room += min(_count(offered.get(name)) // count for name, count in wanted.items())
-                what = f"nodes have {listed(wanted)} for {room} of {workload.pods}"
+                what = f"the nodes have enough {listed(wanted)} for {room} of {workload.pods}"
                 show = ("describe", "nodes", *(("-l", labels) if labels else ()))
-                do = "NVIDIA's GPU operator labels nodes, and its MIG manager cuts them; or change the placement."
+                do = "Let NVIDIA's GPU operator label the nodes and its MIG manager cut them, or change the placement."
             if room < workload.most:
                 scales = not room and self._scales
-                later = ", unless an autoscaler adds one" if scales else ""
+                later = ", unless an autoscaler adds nodes" if scales else ""
                 yield MissingPrerequisite(
                     f"{what}: pods of {workload.name} wait{later}", self._kubectl(*show), do, not (room or scales)
                 )

@@ -1,6 +1,6 @@
-"""`preview`: what would change, against a git revision or a cluster. No cluster is touched.
+"""`preview`: the differences from a git revision or a cluster. Changes nothing in a cluster.
 
-What is said goes to a page of Markdown too, for the reviewers of the change.
+Also writes a Markdown page for reviewers.
 """
 
 from collections import Counter
@@ -41,27 +41,27 @@ Objects = Sequence[KubernetesObject]
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is compared with what: for each stack its objects before and after, None where there is no such stack."""
+    """The objects of each stack before and after, None if there is no such stack."""
 
     against: str
     before: Mapping[str, Objects | None]
     after: Mapping[str, Objects | None]
-    notes: tuple[str, ...] = ()  # What people must know to read it right.
+    notes: tuple[str, ...] = ()  # Remarks for readers.
     commit: str = ""
-    refused: int = 0  # How many objects the cluster would not take.
+    refused: int = 0  # Number of objects that the cluster would refuse.
     orphans: Sequence[Orphan] = ()
 
 
 def preview_changes(
     path: Path, only: str | None, base: str | None, cluster: str | None, summary: Path, seen: CommandReport
 ) -> None:
-    """Say what would change in every stack, or in one of them; raise CommandError where a mandatory rule is broken."""
+    """Print what would change in every stack, or in one. Raise CommandError if a mandatory rule is broken."""
     if (base is None) == (cluster is None):
         raise CommandError(
-            "Compare with a git revision (--base main) or with a cluster (--cluster <context>).", WRONG_INPUT
+            "Add a git revision (--base main) or a cluster (--cluster <context>) to compare with.", WRONG_INPUT
         )
-    # Nobody shall take an old page for this one, nor miss that this one did not come to its end.
-    _write(summary, failed_page(code(str(path)), "The preview was begun, and did not end."))
+    # If this run is killed, the page must not show an earlier preview.
+    _write(summary, failed_page(code(str(path)), "The preview started, but did not finish."))
     try:
         definition = seen.definition = read_definition(path)
         if base is not None:
@@ -73,7 +73,7 @@ def preview_changes(
         _write(summary, failed_page(f"{code(str(path))} {what}", str(error)))
         raise
     found = known = seen.guardrails = findings(rendering)
-    if base is not None:  # rules judge what is declared: in live objects stand defaults too
+    if base is not None:  # rules judge declarations, but live objects also have defaults
         known = {name: check(objects or (), today()) for name, objects in comparison.before.items()}
     changes = [
         stack_change(
@@ -109,12 +109,12 @@ def preview_changes(
         if text:
             screen.print(text, soft_wrap=True)
     screen.print(seen.verdict, soft_wrap=True)
-    note(f"written for reviewers: {escaped(str(summary))}")
+    note(f"page for reviewers: {escaped(str(summary))}")
     enforce(found, "nothing was changed")
 
 
 def _inventory(definition: Definition, name: str) -> Counter[str] | None:
-    """Return how many devices of each kind the data plane of a stack has; None where nothing is declared."""
+    """Return the number of devices of each kind in a stack's data plane. None if the definition lists none."""
     there = Counter[str]()
     for stack in (each for each in definition.stacks if each.name == name):
         for (device, _), count in inventory(stack.data_plane.gpus).items():
@@ -123,13 +123,13 @@ def _inventory(definition: Definition, name: str) -> Counter[str] | None:
 
 
 def _orphan_change(orphan: Orphan, definition: Definition) -> StackChange:
-    """Return what there is to say of an orphan: no `up` changes it, and it goes on taking its devices."""
+    """Return an orphan as a change. No `up` changes it, and it keeps its devices."""
     as_it_is = stack_change(orphan.home.name, orphan.objects, orphan.objects)
     return replace(as_it_is, state="orphaned", stays=orphan.words, down=orphan.command(definition.file))
 
 
 def terminal_sections(changes: Sequence[StackChange]) -> Text:
-    """Return what the change means; the worst stands last, next to the prompt."""
+    """Return the consequences of the change. The worst is last, next to the prompt."""
     out = Text()
     for title, lines in reversed(sections(changes).items()):
         out.append(f"{title}:\n", "bold")
@@ -145,18 +145,18 @@ def _write(path: Path, text: str) -> None:
     write_atomically(path, text)
 
 
-# ---- what is compared with what ----
+# ---- the two sides of a comparison ----
 
 
 def with_revision(base: str, definition: Definition, path: Path, only: str | None) -> tuple[list[Rendered], Comparison]:
-    """Return what is declared, rendered, and how it compares with what a git revision renders to."""
+    """Return the rendered definition, and its comparison with the rendering of a git revision."""
     stacks = chosen_stacks(definition, only)
     notes: list[str] = []
     texts: Mapping[str, Mapping[str, str]] = {}
     commit = ""
     try:
         with rendering_of(base, path) as (commit, folder):
-            # Another version of this code wrote it: only folders of YAML files are relied on.
+            # Another version wrote it, so rely only on directories of YAML files.
             texts = {
                 stack.name: {file.name: file.read_text("utf-8", "replace") for file in sorted(stack.glob("*.yaml"))}
                 for stack in sorted(folder.iterdir())
@@ -166,7 +166,7 @@ def with_revision(base: str, definition: Definition, path: Path, only: str | Non
         notes.append(f"Everything counts as new: {error}")
     found = {name: {file: _object_in(text) for file, text in files.items()} for name, files in texts.items()}
     if lost := [f"{name}/{file}" for name, files in found.items() for file, item in files.items() if item is None]:
-        notes.append(f"Not compared, because nothing can be read in them: {escaped(listed(lost, most=5))}")
+        notes.append(f"Not compared, because they contain no readable object: {escaped(listed(lost, most=5))}")
     for line in notes:
         note(line)
     rendering = _rendered(definition, stacks)
@@ -179,7 +179,7 @@ def with_revision(base: str, definition: Definition, path: Path, only: str | Non
 
 
 def _object_in(text: str) -> KubernetesObject | None:
-    """Return the object in a rendered file; None if there is none that can be read."""
+    """Return the object in a rendered file. None if there is none or it is unreadable."""
     try:
         (item,) = documents(text)
     except (yaml.YAMLError, ValueError, RecursionError):
@@ -190,11 +190,11 @@ def _object_in(text: str) -> KubernetesObject | None:
 
 
 def _rendered(definition: Definition, stacks: Sequence[Stack]) -> list[Rendered]:
-    return [render(stack, definition) for stack in progress(stacks, len(stacks), "stacks evaluated")]
+    return [render(stack, definition) for stack in progress(stacks, len(stacks), "stacks rendered")]
 
 
 def with_cluster(cluster: str, definition: Definition, only: str | None) -> tuple[list[Rendered], Comparison]:
-    """Return what is declared, rendered, and how it compares with what a cluster has."""
+    """Return the rendered definition, and its comparison with the live objects of a cluster."""
     from .live import live_objects
 
     stacks: Sequence[Stack] = ()
@@ -212,11 +212,11 @@ def with_cluster(cluster: str, definition: Definition, only: str | None) -> tupl
         absent = [f"{item['kind']} {item['metadata']['name']}" for item in live.after if identity(item) not in there]
         if absent and there:
             missing = f"not in the cluster: {listed(absent, most=5)}"
-            notes.append(f"{name}: {missing}. What is not new in the definition, was deleted by hand")
+            notes.append(f"{name}: {missing}. If the definition had them before, someone deleted them by hand")
         notes += [f"{name}: the cluster would refuse this: {sentence}" for sentence in live.refused]
-        notes += [f"{name}: {kept} is no longer described, and stays for the data in it" for kept in live.kept]
-    for said in notes:
-        note(said)
+        notes += [f"{name}: {kept} is no longer described, but stays because it holds data" for kept in live.kept]
+    for line in notes:
+        note(line)
     return rendering, Comparison(
         f"the cluster {escaped(context)}",
         {name: live.before or None for name, live in found.items()},

@@ -1,4 +1,4 @@
-"""Other programs, run to their end; and whether a process is still there."""
+"""Runs other programs to their end, and finds out whether a process is still running."""
 
 import fcntl
 import os
@@ -26,10 +26,10 @@ def run(
 ) -> "subprocess.CompletedProcess[str]":
     """Run a program to its end, and return it whatever its exit code is.
 
-    It gets the variables of `environment`, and those of this process whose names are `passing`: by default all.
+    It gets the variables in `environment`, and this process's variables whose names are `passing` (default: all).
 
-    What it started itself, such as a plugin that logs in, is killed with it when it takes too long or is interrupted.
-    Raises subprocess.TimeoutExpired, and CommandError where it cannot be run.
+    On a timeout or an interrupt, its child processes, such as login plugins, are killed too. Raises
+    subprocess.TimeoutExpired, and CommandError if the program cannot be run.
     """
     fed = subprocess.DEVNULL if stdin is None else subprocess.PIPE
     inherited = {name: value for name, value in os.environ.items() if passing(name)}
@@ -47,7 +47,7 @@ def run(
 
 
 def started(command: Sequence[str | Path], **more: Any) -> "subprocess.Popen[str]":
-    """Start a program whose output can be read as text, errors included; raise CommandError where it cannot be run."""
+    """Start a program with readable text output, errors included. Raise CommandError if it cannot be run."""
     how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, **more}
     try:
         return subprocess.Popen(command, text=True, errors="replace", **how)
@@ -56,19 +56,19 @@ def started(command: Sequence[str | Path], **more: Any) -> "subprocess.Popen[str
 
 
 def end_all() -> None:
-    """Kill all programs that are being run by any thread, with what they have started."""
+    """Kill all programs that any thread runs, and their child processes."""
     for process in [*_running]:
         _kill(process)
 
 
 def _kill(process: "subprocess.Popen[str]") -> None:
     with suppress(ProcessLookupError, PermissionError):
-        if process.returncode is None:  # else its id may be another's by now
+        if process.returncode is None:  # else its id may already be another process's
             os.killpg(process.pid, signal.SIGKILL)
 
 
 def lives(process: int) -> bool:
-    """Return whether a process of this id runs here; one that has ended, and is not waited for yet, does not."""
+    """Return whether a process with this id is running. A zombie is not."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -80,20 +80,20 @@ def lives(process: int) -> bool:
     return True
 
 
-# ---- which process has died ----
+# ---- whether a process has ended ----
 #
-# A host name and a process id do not identify a process: containers repeat both. A locked file in this machine's folder
-# for temporary files does. The system unlocks the file when the last process that has it open ends.
+# A host name and a process id do not identify a process, because containers repeat both. A locked file in the machine's
+# temporary directory does. The system unlocks it when the last process that has it open ends.
 
 
 def life_file(name: str) -> Path:
-    """Return the file that a process of this machine locks for as long as it lives."""
+    """Return the file that a process of this machine locks while it runs."""
     return Path(tempfile.gettempdir()) / f"tidegate-{os.getuid()}-{name}.alive"
 
 
 @contextmanager
 def showing_life(name: str) -> Iterator[None]:
-    """Keep the file of that name locked meanwhile; it is also unlocked when this process is killed."""
+    """Lock the file of that name during the block. If this process is killed, the system unlocks it."""
     file = os.open(life_file(name), os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -104,7 +104,7 @@ def showing_life(name: str) -> Iterator[None]:
 
 
 def has_died(name: str) -> bool:
-    """Return whether the process that showed its life by that name has ended; False if this machine cannot know."""
+    """Return whether the process behind `showing_life(name)` has ended. False if this machine cannot know."""
     try:
         file = os.open(life_file(name), os.O_RDWR | os.O_NOFOLLOW)
     except OSError:

@@ -1,4 +1,4 @@
-"""`render`: every stack as YAML in a folder, one object a file. `preview` shows what that would change."""
+"""`render`: writes every stack as YAML to a directory, one object per file."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ MOST_STACKS = 24
 
 
 def render_all(path: Path, out: Path, only: str | None, outcome: ExitStatus) -> None:
-    """Render a definition's stacks (or one of them) into a folder, and summarise them."""
+    """Render a definition's stacks (or one of them) to a directory, and print a summary."""
     definition = read_definition(path)
     stacks = chosen_stacks(definition, only)
     rendering = [render(stack, definition) for stack in progress(stacks, len(stacks), "stacks rendered")]
@@ -41,7 +41,7 @@ def render_all(path: Path, out: Path, only: str | None, outcome: ExitStatus) -> 
 
 
 def _summary(stack: Stack, rendered: Rendered) -> str:
-    """Return a stack's objects, its GPU slices and what they cost, in a line."""
+    """Return one line: a stack's objects, its GPU slices and their cost."""
     taken = devices.taken(stack)
     counts = Counter[str]()
     for each in taken:
@@ -52,13 +52,13 @@ def _summary(stack: Stack, rendered: Rendered) -> str:
 
 
 def _next_steps(definition: Definition, stacks: Sequence[Stack], only: str | None, out: Path) -> str:
-    """Return where the files are, and how they come to a cluster; `only` is the one stack that was asked for."""
+    """Return the location of the files, and the commands that apply them. `only` is the one stack that was chosen."""
     first = stacks[0]
     context = first.data_plane.context_name
     contexts = listed(dict.fromkeys(stack.data_plane.context_name for stack in stacks), most=8)
     return (
-        f"Files: {escaped(str(out))}/<stack>/, one object a file; they sort in the order to apply them in.\n"
-        f"On to a cluster ({contexts}):\n"
+        f"Files: {escaped(str(out))}/<stack>/, one object per file. Their names sort in apply order.\n"
+        f"To apply them to a cluster ({contexts}):\n"
         f"  {tidegate('up', definition.file, cluster=context, stack=only)}\n"
         f"  kubectl --context {in_shell(context)} apply --server-side -f {in_shell(out / first.name)}/"
     )

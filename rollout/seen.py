@@ -1,4 +1,4 @@
-"""What a command finds, kept for the document that --json makes of it."""
+"""The findings of a command, for the document that --json prints."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class CommandReport:
-    """What a command has found so far; a command that fails half way has found that much."""
+    """The findings of a command so far. If the command fails, those before the failure."""
 
     command: str
-    file: str  # The definition, as it was given.
-    definition: "Definition | None" = None  # Once it can be used.
-    problems: Sequence[Problem] = ()  # Why it cannot be used.
-    stacks: "Sequence[Stack]" = ()  # Those that the command is about.
+    file: str  # The definition, as on the command line.
+    definition: "Definition | None" = None  # Set once it is valid.
+    problems: Sequence[Problem] = ()  # Why it is not valid.
+    stacks: "Sequence[Stack]" = ()  # The stacks that the command works on.
     guardrails: "Mapping[str, Sequence[Finding]]" = field(default_factory=dict)
     lacks: "Mapping[str, Sequence[MissingPrerequisite]]" = field(default_factory=dict)
     changes: "Sequence[StackChange]" = ()

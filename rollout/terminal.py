@@ -1,6 +1,6 @@
-"""What is printed: results on standard output, progress on standard error, and commands to copy.
+"""Output: results on standard output, progress on standard error, and commands to copy.
 
-Rich is imported where it draws something: commands that only say a line do not wait for it.
+Rich is imported only where it draws something, because that is slow.
 """
 
 import shlex
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Item = TypeVar("Item")
-_WIDTH = 120  # Of output that goes to a file or a pipe.
+_WIDTH = 120  # Columns of output to a file or a pipe.
 DEFAULTS = {"stacks/inference.yaml", "build/rendered"}
-"""What commands take by default, as a definition and as a folder; a command to copy leaves it out."""
+"""Defaults of options. Commands to copy leave them out."""
 
 
 def console(*, stderr: bool = False) -> "Console":
-    """Return a console that takes texts as they are: no markup, no emoji codes, no colours of its own making."""
+    """Return a console that prints texts unchanged: no markup, no emoji codes, no highlighting."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
@@ -29,20 +29,18 @@ def console(*, stderr: bool = False) -> "Console":
 
 
 def note(text: str) -> None:
-    """Say something about the run itself, on standard error."""
+    """Print a message about the run itself to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def in_shell(word: object) -> str:
-    """Return a word as it must stand in a command that people copy."""
+    """Return a word quoted for a shell, for commands that people copy."""
     return shlex.quote(escaped(str(word)))
 
 
 def tidegate(verb: str, *words: object, **options: object) -> str:
-    """Return a command that people copy: `tidegate <verb>` with the words and options that are not empty or defaults.
-
-    An option that is True is a switch.
-    """
+    """Return `tidegate <verb>` for people to copy, without words and options that are empty or defaults. An option with
+    the value True is a switch."""
     parts = ["tidegate", verb, *(in_shell(word) for word in words if word and str(word) not in DEFAULTS)]
     for name, value in options.items():
         if value and str(value) not in DEFAULTS:
@@ -51,7 +49,7 @@ def tidegate(verb: str, *words: object, **options: object) -> str:
 
 
 def progress(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
-    """Yield items and show how far it is, as a bar on a terminal."""
+    """Yield items, and show progress as a bar if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield from items
         return

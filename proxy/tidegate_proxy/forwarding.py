@@ -56,7 +56,6 @@ class Forwarding:
         self.error = ""  # The replica's response, if that is an error.
         self.is_cut = False  # Whether a replica may work on it even if it ends now.
         self._trial: Trial | None = None  # Its permission to try whether that replica is back.
-        self._trial: Trial | None = None  # Its leave to find out whether that replica is back.
         self._has_slot = False
         self._waits = False  # Whether it is in the queue for a slot.
 

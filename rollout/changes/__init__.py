@@ -1,1 +1,1 @@
-"""What changes between two versions of a stack's objects, and how that is said."""
+"""The differences between two versions of a stack's objects, and their report."""

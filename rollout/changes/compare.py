@@ -1,4 +1,4 @@
-"""What differs between two lists of Kubernetes objects, field by field; and what of it makes an object anew."""
+"""The differences between two lists of Kubernetes objects, by field, and whether they force a replacement."""
 
 import json
 from collections import Counter
@@ -20,36 +20,36 @@ Identity = tuple[str, str, str]  # Kind, namespace and name: what identifies an 
 WORDS: Mapping[Verb, str] = {"created": "created", "changed": "changed", "replaced": "REPLACED", "deleted": "DELETED"}
 
 
-MISSING = object()  # Stands for a field that is not there.
+MISSING = object()  # Stands for a missing field.
 DATASETS = ("PersistentVolume", "PersistentVolumeClaim")  # Kinds that hold models, or lead to them.
-KEPT = ("Namespace", *DATASETS)  # Kinds that nothing here ever deletes: they hold data, or what holds data.
-# Which fields Kubernetes lets nobody change: a change of one means a new object in the old one's place.
+KEPT = ("Namespace", *DATASETS)  # Kinds that Tidegate never deletes: they hold data, or objects that do.
+# Immutable fields: to change one, Kubernetes needs a new object.
 _MUTABLE_STATEFULSET = {
     "replicas", "template", "updateStrategy", "ordinals", "minReadySeconds", "persistentVolumeClaimRetentionPolicy",
     "revisionHistoryLimit",
 }  # fmt: skip
-# Everything else in a PersistentVolume's spec is its source (csi, nfs, hostPath, …) or says where it can be used.
+# Everything else in a PersistentVolume's spec is its source (csi, nfs, hostPath, …) or limits its use.
 _MUTABLE_VOLUME = {
     "accessModes", "capacity", "claimRef", "mountOptions", "persistentVolumeReclaimPolicy", "storageClassName",
     "volumeAttributesClassName",
 }  # fmt: skip
 _DEFINITION = f"metadata.annotations[{settings.ANNOTATION}]"
 _LIST_KEYS = (("name",), ("name", "pool"), ("mountPath",), ("containerPort",), ("port",), ("key",), ("version",))
-"""What tells the items of a list apart, the first that does; a model stands once for each pool that serves it."""
+"""Keys that identify the items of a list. The first that fits is used. A model has one item per pool."""
 
 
 @dataclass(frozen=True)
 class FieldChange:
-    """One field: its path, and its value before and after."""
+    """One field: its path, and its values before and after."""
 
     path: tuple[Step, ...]
     old: Any
     new: Any
-    element: bool = False  # Whether this is an element that the list at this path has lost or got.
+    element: bool = False  # Whether this is an element that the list at this path lost or gained.
 
     @property
     def place(self) -> str:
-        """The path in words: `spec.template.spec.containers[triton].image`."""
+        """The path as text: `spec.template.spec.containers[triton].image`."""
         out = ""
         for step in self.path:
             if isinstance(step, int) or ("[" not in step and set(step) & set("./ ")):
@@ -61,7 +61,7 @@ class FieldChange:
 
 @dataclass(frozen=True)
 class ObjectChange:
-    """One object that differs; `immutable` are the fields that make a replacement of it."""
+    """One object that differs. `immutable` are the fields that force a replacement."""
 
     verb: Verb
     kind: str
@@ -72,7 +72,7 @@ class ObjectChange:
 
 
 def compare(old: Iterable[KubernetesObject], new: Iterable[KubernetesObject]) -> list[ObjectChange]:
-    """Return the objects that are created, changed, replaced or deleted on the way from old to new, in apply order."""
+    """Return the objects that are created, changed, replaced or deleted, in apply order."""
     before, after = ({identity(item): item for item in items} for items in (old, new))
     every = {**before, **after}
     changes = []
@@ -95,13 +95,13 @@ def tally(changes: Iterable[ObjectChange]) -> str:
 
 
 def identity(item: KubernetesObject) -> Identity:
-    """Return what identifies an object."""
+    """Return kind, namespace and name of an object."""
     head = item["metadata"]
     return item["kind"], head.get("namespace", ""), head["name"]
 
 
 def _immutable(kind: str, old: Mapping[str, Any], path: Sequence[str]) -> Sequence[str]:
-    """Return the field of a changed path that nobody may change, as `spec.volumeClaimTemplates`; nothing for others."""
+    """Return the immutable field of a changed path, such as `spec.volumeClaimTemplates`. Empty if it is mutable."""
     if kind in ("ConfigMap", "Secret"):
         return path[:2] if old.get("immutable") is True and path[0] in ("data", "binaryData", "immutable") else ()
     if path[0] != "spec" or len(path) < 2:
@@ -116,16 +116,14 @@ def _immutable(kind: str, old: Mapping[str, Any], path: Sequence[str]) -> Sequen
     ):
         return path[:2]
     if kind == "PersistentVolumeClaim" and inside != "volumeAttributesClassName":
-        # Not even more may be requested: only volumes that a driver provisioned can grow, and none of ours was.
+        # Not even the requests can grow, because no driver provisioned our volumes.
         return path[: 3 if inside == "resources" else 2]
     return ()
 
 
 def field_changes(old: KubernetesObject, new: KubernetesObject) -> list[FieldChange]:
-    """Return every field in which two versions of an object differ; what may be a secret is `Hidden` in it.
-
-    The checksum of a file that differs, too, says nothing more.
-    """
+    """Return every field in which two versions of an object differ. Possible secrets in it are `Hidden`. Leaves out the
+    checksum of a file that itself differs."""
     found = list(_walk(hidden(old), hidden(new), ()))
     files = {str(each.path[1]) for each in found if each.path[0] == "data" and len(each.path) > 1}
     checksums = {("data", f"{file}{CHECKSUM}") for file in files}
@@ -134,7 +132,7 @@ def field_changes(old: KubernetesObject, new: KubernetesObject) -> list[FieldCha
 
 def _walk(old: Any, new: Any, path: tuple[Step, ...]) -> Iterator[FieldChange]:
     if isinstance(old, Mapping) and isinstance(new, Mapping):
-        for key in sorted(old.keys() | new.keys(), key=str):  # somebody's hand may have written keys that are no texts
+        for key in sorted(old.keys() | new.keys(), key=str):  # objects edited by hand may have keys that are not texts
             yield from _walk(old.get(key, MISSING), new.get(key, MISSING), (*path, str(key)))
     elif isinstance(old, list) and isinstance(new, list) and old != new:
         yield from _walk_lists(old, new, path)
@@ -167,7 +165,7 @@ def _walk_elements(old: list[Any], new: list[Any], path: tuple[Step, ...]) -> It
         else:
             come.append(item)
     if not old or not new:
-        yield FieldChange(path, old, new)  # that a list is empty can mean "all", and must be seen
+        yield FieldChange(path, old, new)  # an empty list can mean "all", and must be shown
     elif len(old) == len(new) and len(gone) in (0, sum(a != b for a, b in zip(old, new, strict=True))):
         for index, (before, after) in enumerate(zip(old, new, strict=True)):
             yield from _walk(before, after, (*path, index))
@@ -182,7 +180,7 @@ def _names(items: Sequence[Any], key: Sequence[str]) -> bool:
 
 
 def json_tree(text: Any) -> dict[str, Any] | list[Any] | None:
-    """Return the tree in a text that is JSON, such as a file in a ConfigMap; None for anything else."""
+    """Return the tree in a text that is JSON, such as a file in a ConfigMap. None for anything else."""
     try:
         return json.loads(text) if isinstance(text, str) and text[:1] in ("{", "[") else None
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Names that something had before: a stack is compared with what stood under its former name."""
+"""Former names: a stack is compared with the one that had its former name."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
@@ -11,13 +11,13 @@ from .permissions import definition_in, definitions
 from .workloads import Tree
 
 Thing = TypeVar("Thing")
-Home = tuple[str, str]  # A namespace, and the kubeconfig context that it is in.
+Home = tuple[str, str]  # A namespace, and its kubeconfig context.
 _PARTS = (ENVIRONMENT, ("name",)), (PLANE, ("dataPlane", "name"))
-_MOVED = "`tidegate up` moves its Helm release or Pulumi stack; no object is replaced, and nothing restarts"
+_MOVED = "`tidegate up` moves its Helm release or Pulumi stack. No object is replaced, and nothing restarts"
 
 
 def under_names_of_now(found: Mapping[str, Thing], stacks: Iterable[Stack]) -> dict[str, Thing]:
-    """Return what was found by the names of stacks, by the names that these stacks have now."""
+    """Return things by the present names of their stacks, given them by former names."""
     names = {former.name: stack.name for stack in stacks for former in stack.former() if stack.name not in found}
     return {names.get(name, name): thing for name, thing in found.items()}
 
@@ -25,37 +25,37 @@ def under_names_of_now(found: Mapping[str, Thing], stacks: Iterable[Stack]) -> d
 def by_their_home(
     found: Mapping[str, Thing], home: Callable[[Thing], Home], stacks: Iterable[Stack]
 ) -> dict[str, Thing]:
-    """Return what was found by the name of the stack that is in its home now, where no stack has its own name."""
+    """Return things by the stack that now has their home, if no stack has their own name."""
     described = {stack.name: (stack.namespace, stack.data_plane.context_name) for stack in stacks}
     new = {there: name for name, there in described.items() if name not in found}
     return {name if name in described else new.get(home(thing), name): thing for name, thing in found.items()}
 
 
 def home_of(objects: Sequence[Tree]) -> Home:
-    """Return the namespace and the context of a stack's objects, empty where they do not state them."""
+    """Return the namespace and the context of a stack's objects. Empty if they do not record them."""
     spaces = [text(item, "metadata", "name") for item in objects if item.get("kind") == "Namespace"]
     return "".join(spaces[:1]), text(definition_in(objects), "dataPlane", "context")
 
 
 def renamings(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[str]:
-    """Yield what becomes of everything in a stack that has another name than before."""
+    """Yield the consequences of each new name in a stack."""
     was, now = definitions(before, after)
     for kind, keys in _PARTS:
         old, new = text(was, *keys), text(now, *keys)
         if old == new:
             continue
         if old in (mapping(now, "formerly").get(f"{kind} {new}") or ()):
-            kept = "; its namespace and objects keep their names" if kind == ENVIRONMENT else ""
+            kept = ". Its namespace and objects keep their names" if kind == ENVIRONMENT else ""
             yield f"{kind} {new}, formerly {old}: {_MOVED}{kept}"
         else:
-            yield f"{kind} {new} did not bring this up, {old} did: `tidegate up` refuses without formerly: [{old}]"
+            yield f"{old} brought this up, not {kind} {new}: `tidegate up` refuses unless {new} sets formerly: [{old}]"
     for what, past in mapping(now, "formerly").items():
         if not what.startswith((ENVIRONMENT, PLANE)) and past != mapping(was, "formerly").get(what):
             yield f"{what}, formerly {past[-1]}: its objects keep the name {past[0]}"
 
 
 def hints(before: Mapping[str, Sequence[Tree] | None], after: Mapping[str, Sequence[Tree] | None]) -> Iterator[str]:
-    """Yield which new stacks could be old ones whose environment or data plane has another name now."""
+    """Yield new stacks that could be old ones whose environment or data plane has a new name."""
     gone, new = (
         [definition_in(objects) for name, objects in some.items() if objects and not others.get(name)]
         for some, others in ((before, after), (after, before))

@@ -1,4 +1,4 @@
-"""The preview as a page of Markdown, for a comment on a pull request or a job's summary.
+"""The preview as a Markdown page, for a comment on a pull request or the summary of a job.
 
 The worst comes first, and details come last. A page that is too long for a comment is cut at its end.
 """
@@ -13,26 +13,23 @@ from .secrets import hidden_text
 from .sections import Line, sections
 from .stack_change import StackChange, failure_summary, verdict
 
-LIMIT = 65_536  # Longest comment that GitHub takes; GitLab takes more.
+LIMIT = 65_536  # Bytes of the longest comment that GitHub takes. GitLab takes more.
 
-# Punctuation that means nothing inside a line to any Markdown, nor to what the platforms make of texts afterwards.
+# Punctuation without a meaning in a line of any Markdown, and in later processing by the platforms.
 _HARMLESS = frozenset(" ,.-/=()?;+")
 _WEB = re.compile(r"(?i)\bwww\.")
 _NO_WIDTH = "&#8203;"
 _CALLS = frozenset("@#!~%$&")
-"""Signs that make a mention or a reference of the word after them, even where they are written as entities."""
+"""Signs that make a mention or a reference of the next word, even if they are written as entities."""
 _BLANKS = re.compile(r"\n{3,}")
-_RESERVE = 2_048  # Of a comment's length, for the end of the page and what its poster may want to put around it.
-_MOST_STACKS = 6  # Names of stacks that a line has.
+_RESERVE = 2_048  # Bytes for the end of the page and for text that CI adds around it.
+_MOST_STACKS = 6  # Names of stacks in a line.
 _FAILED = "**⛔ This preview failed"
 
 
 def page(changes: Sequence[StackChange], subject: str, notes: Sequence[str] = (), refused: int = 0) -> str:
-    """Return the page.
-
-    `subject` states in Markdown what was compared, `notes` are foreign texts about it. `refused` counts the objects
-    that the cluster would not take.
-    """
+    """Return the page. `subject` states in Markdown what was compared. `notes` are foreign texts about it. `refused`
+    counts the objects that the cluster would refuse."""
     lines = [f"**{_sign(changes, refused)} {verdict(changes, refused)}**", "", f"{subject}."]
     if notes:
         lines += ["", message("\n".join(notes))]
@@ -60,13 +57,13 @@ def _line(line: Line, stacks: Sequence[str]) -> str:
 
 
 def failed_page(subject: str, why: str) -> str:
-    """Return the page of a preview that could not be made; `why` is a foreign text, and stands there in full."""
+    """Return the page of a preview that failed. `why` is a foreign text, which the page shows in full."""
     lines = ["**⛔ There is no preview**", "", f"{subject}:", "", message(why)]
     return _fitting(lines, f"{_FAILED}: nothing was compared.**")
 
 
 def message(text: str) -> str:
-    """Return the lines of a foreign text as they are; never a secret."""
+    """Return the lines of a foreign text unchanged, but without secrets."""
     return _as_it_is(hidden_text(text))
 
 
@@ -75,7 +72,7 @@ def _as_it_is(text: str) -> str:
 
 
 def _fitting(lines: Sequence[str], end: str) -> str:
-    """Return the text of a page with its last line; one that is too long is cut, and says where all of it is."""
+    """Return the text of a page with its last line. If it is too long, cut it, and add where the rest is."""
     text = "\n".join(lines)
     if size(text) > LIMIT - _RESERVE:
         cut = text.encode("utf-8", "replace")[: LIMIT - _RESERVE].decode("utf-8", "ignore")
@@ -102,10 +99,10 @@ def _places(stacks: Sequence[str]) -> str:
     return ", ".join(map(code, stacks[:_MOST_STACKS])) + more
 
 
-# ---- Markdown that GitHub and GitLab read alike, in which no foreign text can be anything but text ----
+# ---- Markdown in which a foreign text stays plain text ----
 #
-# What comes from a definition stands between `<code>` tags with its punctuation as entities: so it is no table's edge,
-# no HTML, no link, no mention and no command to the platform, whatever is in it, and no fence has to be counted.
+# Texts from a definition are between `<code>` tags, with their punctuation as entities. So they cannot be a table's
+# edge, HTML, a link, a mention or a command to the platform, and no fence has to be counted.
 
 
 def code(text: str) -> str:
@@ -114,20 +111,20 @@ def code(text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """Return a text with foreign words in it as running text."""
+    """Return a text that contains foreign words as running text."""
     return _entities(text, _NO_WIDTH)
 
 
 def size(text: str) -> int:
-    """Return what a text counts: its bytes, which are never fewer than its characters."""
+    """Return the bytes of a text, which are never fewer than its characters."""
     return len(text.encode("utf-8", "replace"))
 
 
 def _entities(text: str, after_calls: str = "") -> str:
     """Return one line with its punctuation as entities."""
     out = "".join(_entity(sign) + (after_calls if sign in _CALLS else "") for sign in escaped(text))
-    out = out.replace("&#58; ", ": ")  # begins neither an address nor a smiley
-    return _WEB.sub(lambda found: f"{found[0][:-1]}&#46;", out)  # else it would be a link
+    out = out.replace("&#58; ", ": ")  # starts neither an address nor an emoji
+    return _WEB.sub(lambda found: f"{found[0][:-1]}&#46;", out)  # otherwise it would be a link
 
 
 def _entity(sign: str) -> str:

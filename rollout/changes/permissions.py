@@ -1,7 +1,7 @@
-"""Who can do what before and after a change. One comparison, run both ways, finds what is gained and what is lost.
+"""Permissions before and after a change. One comparison, run in both directions, finds gains and losses.
 
-Both sides come from the typed sections of the definition that the Namespace carries, and from the access and routing
-tables of the proxy. What other people changed in a cluster shows in its objects, field by field.
+Both sides come from the definition that the Namespace carries, and from the proxy's access and routing tables. Manual
+changes in a cluster appear in its objects, field by field.
 """
 
 import math
@@ -30,7 +30,7 @@ from .workloads import Tree, pool_of
 
 MOST_MODELS = 12
 _PROTECTS = re.compile(r"/.*(internal|scheme|range|cidr|security-group|whitelist|allowlist|auth|waf|ssl|tls|protocol)")
-"""Annotations of the proxy's exposure that may restrict who calls it, and how."""
+"""Annotations of the proxy's exposure that may restrict its callers."""
 _EVERY_PORT = "every port"
 _SERVERS = "all servers"
 _PROXY = "the proxy"
@@ -43,14 +43,14 @@ SIDES: Mapping[Side, tuple[str, str]] = {
     "offered": ("stricter", "lost"),
     "demanded": ("stricter", "weaker"),
 }
-"""The field of PermissionChange for more, and for less, of what a state allows, offers or demands."""
+"""Fields of PermissionChange for more and for less of what a state allows, offers or demands."""
 FACTS: Sequence[tuple[Side, str, str]] = (
     ("allowed", "proxy.auth.apiKeys.secret", "trusts API keys of the Secret {}"),
     ("allowed", "proxy.auth.authorities.configMap", "trusts issuers by the authorities in the ConfigMap {}"),
     ("allowed", "proxy.auth.authorities.secret", "trusts issuers by the authorities in the Secret {}"),
-    ("allowed", "promotion.principals", "lets {} bring in versions of models"),
-    ("allowed", "promotion.groups", "lets {} bring in versions of models"),
-    ("allowed", "rollout.maxParallel", "rolls out to so many data planes at once"),
+    ("allowed", "promotion.principals", "lets {} promote versions of models to it"),
+    ("allowed", "promotion.groups", "lets {} promote versions of models to it"),
+    ("allowed", "rollout.maxParallel", "rolls out to data planes in parallel"),
     ("allowed", "datasets.*.writers", "lets {1} write the dataset {0}"),
     ("allowed", "servers.*.repository.writers", "lets {1} write the repository of {0}"),
     (
@@ -58,27 +58,27 @@ FACTS: Sequence[tuple[Side, str, str]] = (
         "servers.*.openai.frontends",
         "lets the pods of server {} write DynamoWorkerMetadata through Kubernetes' API",
     ),
-    ("allowed", "servers.*.identity.roleArn", "lets the pods of server {} be {} (roleArn)"),
-    ("allowed", "servers.*.identity.serviceAccount", "lets the pods of server {} be {} (serviceAccount)"),
-    ("allowed", "servers.*.identity.clientId", "lets the pods of server {} be {} (clientId)"),
+    ("allowed", "servers.*.identity.roleArn", "gives the pods of server {} the identity {} (roleArn)"),
+    ("allowed", "servers.*.identity.serviceAccount", "gives the pods of server {} the identity {} (serviceAccount)"),
+    ("allowed", "servers.*.identity.clientId", "gives the pods of server {} the identity {} (clientId)"),
     ("allowed", "gate.alerts.ignore", "leaves the alert {} out of its gate"),
     ("offered", "proxy.timeouts.requestSeconds", "waits seconds for a response"),
     ("offered", "proxy.tls.secret", "shows callers the certificate of the Secret {}"),
     ("offered", "proxy.tls.issuer", "shows callers the certificate of the issuer {}"),
-    ("offered", "images.*.backends", "loads models of the backend {1} by the image {0}"),
-    ("offered", "staying.*.openai.contextLength", "takes tokens of context at the server {}"),
-    ("demanded", "proxy.tls", "answers HTTPS at the proxy itself"),
+    ("offered", "images.*.backends", "loads models of the backend {1} with the image {0}"),
+    ("offered", "staying.*.openai.contextLength", "accepts tokens of context at the server {}"),
+    ("demanded", "proxy.tls", "requires HTTPS at the proxy itself"),
     ("demanded", "staying.*.triton.grpcTls", "encrypts gRPC between the proxy and server {}"),
-    ("demanded", "promotion.from", "asks that versions of models served in {} before"),
-    ("demanded", "promotion.separationOfDuties", "asks for separation of duties in promotions"),
-    ("demanded", "promotion.soakHours", "asks for hours of service before a promotion"),
+    ("demanded", "promotion.from", "requires that versions of models served in {} before"),
+    ("demanded", "promotion.separationOfDuties", "requires separation of duties in promotions"),
+    ("demanded", "promotion.soakHours", "requires hours of service before a promotion"),
     ("demanded", "gate.probe", "sends a probe in its gate"),
-    ("demanded", "gate.alerts", "looks for alerts in its gate"),
+    ("demanded", "gate.alerts", "checks alerts in its gate"),
     ("demanded", "gate.settleSeconds", "holds its gate for seconds"),
-    ("demanded", "rollout.canary", "sends {} ahead as canary"),
+    ("demanded", "rollout.canary", "rolls out to {} first, as canary"),
     ("demanded", "dataPlane.wave", "comes in wave"),
 )
-"""What a key of the definition says, which may have an amount. `staying` are the servers of before and after."""
+"""Keys of the definition, and a sentence for each, which may have an amount. `staying`: servers on both sides."""
 
 
 @dataclass(frozen=True)
@@ -92,16 +92,16 @@ class Grant:
 
 
 class PermissionChange(NamedTuple):
-    """What a change does to permissions, as sentences without a subject."""
+    """The effect of a change on permissions, as sentences without a subject."""
 
-    weaker: tuple[str, ...] = ()  # Permissions that are gained, and demands that go.
-    lost: tuple[str, ...] = ()  # What callers, pods or teams could do before, and cannot do after.
-    stricter: tuple[str, ...] = ()  # Demands that are new, and limits that are raised.
+    weaker: tuple[str, ...] = ()  # Gained permissions, and dropped demands.
+    lost: tuple[str, ...] = ()  # Lost abilities of callers, pods and teams.
+    stricter: tuple[str, ...] = ()  # New demands, and raised limits.
     grants: tuple[Grant, ...] = ()
 
 
 def permission_change(before: Sequence[Tree], after: Sequence[Tree]) -> PermissionChange:
-    """Return what callers, pods and teams gain and lose; `after` names what has other names than before."""
+    """Return what callers, pods and teams gain and lose. `after` records former names."""
     trees = definitions(before, after)
     past = _past(trees[1], "server")
     servers = mapping(trees[0], "servers").keys() & mapping(trees[1], "servers").keys()
@@ -128,9 +128,9 @@ def permission_change(before: Sequence[Tree], after: Sequence[Tree]) -> Permissi
 
 
 Fact = tuple[tuple[Side, str], float]
-"""A side and a sentence without a subject; and how much of it there is: True, or a number."""
+"""A side and a sentence without a subject, and its amount: True, or a number."""
 Difference = tuple[Side, bool, str]
-"""A side, whether there is more of it after the change, and the sentence: `newly …`, `no longer …`, `…: 1000 → 10`."""
+"""A side, whether the change increases it, and the sentence: `newly …`, `no longer …`, `…: 1000 → 10`."""
 
 
 def _amounts(was: Mapping[tuple[Side, str], float], now: Mapping[tuple[Side, str], float]) -> Iterator[Difference]:
@@ -158,7 +158,7 @@ def _shown(amount: float) -> str:
 
 
 def _leaves(tree: Any, path: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Yield the names that each * of a path stands for, with the value that is there; of a list each element."""
+    """Yield the names that replace each * of a path, and the value at the end. For a list, yield each element."""
     if isinstance(tree, list):
         yield from (leaf for item in tree for leaf in _leaves(item, path))
     elif not path:
@@ -173,14 +173,11 @@ def _leaves(tree: Any, path: Sequence[str]) -> Iterator[tuple[Any, ...]]:
 
 
 class _State:
-    """What is allowed, offered and demanded in one state of a stack, in the names of after the change."""
+    """The permissions, offers and demands of one state of a stack, by the names after the change."""
 
     def __init__(self, objects: Sequence[Tree], tree: Tree, past: Mapping[str, str], staying: set[str]) -> None:
-        """Read the tables once.
-
-        `past` has the servers' names of after by those of before. `staying` are servers that are there before and
-        after: what comes or goes with a server is shown elsewhere.
-        """
+        """Read the tables once. `past` maps former names of servers to new ones. `staying` are servers on both sides:
+        effects of new and removed servers are shown elsewhere."""
         servers = {name: server for name, server in mapping(tree, "servers").items() if name in staying}
         self.objects, self.tree, self.past = objects, {**tree, "staying": servers} if tree else tree, past
         self.routing, self.access = (
@@ -195,7 +192,6 @@ class _State:
         return self.past.get(name, name)
 
     def facts(self) -> Iterator[Fact]:
-        """Yield what is allowed, offered and demanded."""
         for side, path, words in FACTS:
             for *names, value in _leaves(self.tree, path.split(".")):
                 if value not in (None, False, 0):
@@ -237,11 +233,11 @@ class _State:
         yield "takes GPU slices", math.inf if slices is None else slices
         yield "spends money a month", math.inf if budget is None else budget
         if self.settings.kind == "local":
-            yield "is a local trial: folders of nodes and images without a digest are allowed", True
+            yield "is a local trial: directories of nodes and images without a digest are allowed", True
         if self.tree and at(self.tree, "mesh", "mtls") != "STRICT":
             yield "lets callers outside the mesh call the proxy", True
         if self.tree and mapping(self.tree, "promotion").keys().isdisjoint(("principals", "groups")):
-            yield "lets every writer bring in versions of models", True
+            yield "lets every writer deploy versions of models", True
 
     def _offered(self) -> Iterator[tuple[str, float]]:
         if proxy := mapping(self.tree, "proxy"):
@@ -257,13 +253,13 @@ class _State:
                 listener = text(exposure, "listener", default="every listener")
                 yield f"answers at {to} by an HTTPRoute at {listener} of the Gateway {gateway}", True
             with suppress(ValueError):  # edited by hand
-                yield "takes request bodies of bytes", byte_count(text(proxy, "bodyLimit"))
+                yield "accepts request bodies of bytes", byte_count(text(proxy, "bodyLimit"))
         for model in mappings(self.routing, "models"):
             name = text(model, "name")
             if model.get("pinned") is True:
                 yield f"keeps the model {name} loaded", True
             for called in model.get("servedNames") or ():
-                yield f"answers to the name {called} with the model {name}", True
+                yield f"serves the model {name} under the name {called}", True
         for item in (item for item in self.objects if item.get("kind") == "ConfigMap"):
             if (value := text(item, "data", variable("concurrency"))).isdecimal():
                 yield "works on requests at the same time in each replica of the proxy", int(value)
@@ -273,10 +269,10 @@ class _State:
 
     def _demanded(self) -> Iterator[tuple[str, float]]:
         if self.settings.kind == "production":
-            yield "is held to production's rules", True
+            yield "follows production's rules", True
         for rule in guardrails.RULES:
             if self.settings.severities.get(rule.name, rule.severity(self.settings.kind)) == "mandatory":
-                yield f"stops at the guardrail {rule.name}", True
+                yield f"enforces the guardrail {rule.name}", True
         monitoring = mapping(self.tree, "monitoring")
         if monitoring.get("operator") and monitoring.get("rules", True):
             yield "makes alert rules", True
@@ -284,7 +280,6 @@ class _State:
                 yield f"promises percent of calls ({key})", float(at(monitoring, "objectives", key) or 0)
 
     def ways(self) -> Iterator["_Way"]:
-        """Yield what the network lets callers and pods do."""
         domino = text(self.tree, "domino", "computeNamespace")
         own = [{"namespaceLabels": {"kubernetes.io/metadata.name": domino}}] if domino else []
         for peer in (*mapping(self.tree, "network", "callers").values(), *own):
@@ -321,15 +316,14 @@ class _State:
 
 
 class _Way(NamedTuple):
-    """What one entry of the definition's network allows."""
+    """One entry of the definition's network."""
 
     direction: str
     who: str  # The proxy, all servers, or one server.
-    peer: Tree  # A cidr with its exceptions, or labels of namespaces and pods.
+    peer: Tree  # A CIDR with its exceptions, or labels of namespaces and pods.
     port: str
 
     def covers(self, other: "_Way") -> bool:
-        """Say whether it allows all that another one does."""
         same = self.who == other.who or (self.who == _SERVERS and other.who.startswith("server "))
         return (
             same
@@ -339,7 +333,6 @@ class _Way(NamedTuple):
         )
 
     def __str__(self) -> str:
-        """Return who reaches whom, at which port."""
         peer = text(self.peer, "cidr")
         if without := self.peer.get("except"):
             peer += f" except {', '.join(without)}"
@@ -356,7 +349,6 @@ def _labels(labels: Tree) -> str:
 
 
 def _covers(wide: Tree, narrow: Tree) -> bool:
-    """Say whether a peer means all that another one means."""
     if "cidr" in wide and "cidr" in narrow:
         return _holds(wide, narrow)
     return ("cidr" in wide) == ("cidr" in narrow) and all(
@@ -365,7 +357,7 @@ def _covers(wide: Tree, narrow: Tree) -> bool:
 
 
 def _holds(wide: Tree, narrow: Tree) -> bool:
-    """Say whether a range, less its exceptions, lies in another one, less the exceptions of that one."""
+    """Whether a range, without its exceptions, is within another one, without the exceptions of that one."""
     try:
         (outer, *closed), (inner, *left_out) = (
             [ip_network(cidr, strict=False) for cidr in (block["cidr"], *(block.get("except") or ()))]
@@ -397,22 +389,21 @@ def _waiver_in_words(waiver: Any) -> str:
 
 
 class _Right(NamedTuple):
-    """That callers may do something with models; names are globs, or models that are served."""
+    """A permission of callers for models. Names are globs, or models that are served."""
 
     kind: str  # `principal` or `group`.
     name: str
-    source: str  # Which source vouches for them; empty for any that is trusted.
+    source: str  # The source that authenticates the caller. Empty for any trusted source.
     action: str
     server: str
     model: str
 
     @property
     def who(self) -> str:
-        """The caller, in words."""
         return f"{self.kind} {self.name}" + (f" of {self.source}" if self.source else "")
 
     def covers(self, other: "_Right") -> bool:
-        """Say whether a caller that has this one gains nothing by another one; a glob covers no model that is new."""
+        """Whether a caller with this right gains nothing by another one. A glob does not cover new models."""
         return (
             self.kind == other.kind
             and self.action == other.action
@@ -427,11 +418,9 @@ class _Right(NamedTuple):
 def _by_caller(
     was: Sequence[_Right], now: Sequence[_Right], served: set[tuple[str, str]] | None
 ) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
-    """Yield each caller and action, and the models of the rights in `now` that those in `was` do not cover.
-
-    With `served`, a model that is not among them is left out: that it is no longer served is shown elsewhere.
-    """
-    # A right to one model is covered by rights to the same model alone, so it is not compared with all others.
+    """Yield each caller and action, and the models of rights in `now` that those in `was` do not cover. Given `served`,
+    leave out other models: that a model is no longer served is shown elsewhere."""
+    # Only rights to the same model can cover a right to one model, so it is not compared with all others.
     had: dict[tuple[str, ...], list[_Right]] = {}
     for one in was:
         for key in ((one.kind, one.action), (one.kind, one.action, one.server, one.model)):
@@ -456,13 +445,13 @@ def _is_glob(name: Any) -> bool:
 
 
 def _is_within(narrow: str, wide: str) -> bool:
-    """Say whether a glob names no caller that another one does not name; in doubt it may."""
+    """Whether every caller of a glob is also one of another glob. False if that is uncertain."""
     return narrow == wide or (
         not any(sign in wide for sign in "?[") and ("[" not in narrow or wide == "*") and fnmatchcase(narrow, wide)
     )
 
 
-# ---- what objects carry ----
+# ---- data in objects ----
 
 
 def _annotation(objects: Sequence[Tree], name: str) -> str:
@@ -472,18 +461,18 @@ def _annotation(objects: Sequence[Tree], name: str) -> str:
 
 
 def definition_in(objects: Sequence[Tree]) -> Tree:
-    """Return the part of the definition that the Namespace carries; an empty mapping if it carries none."""
+    """Return the part of the definition that the Namespace carries. Empty if it carries none."""
     return mapping(json_tree(_annotation(objects, settings.ANNOTATION)))
 
 
 def definitions(before: Sequence[Tree], after: Sequence[Tree]) -> tuple[Tree, Tree]:
-    """Return `definition_in` before and after, both in the names of after; empty unless both carry one."""
+    """Return `definition_in` before and after, both with the new names. Empty unless both carry one."""
     was, now = definition_in(before), definition_in(after)
-    if not was or not now:  # an older version wrote none
+    if not was or not now:  # older versions recorded none
         return {}, {}
     rollout, promotion = {**mapping(was, "rollout")}, {**mapping(was, "promotion")}
     if "canary" in rollout and at(now, "rollout", "canary"):
-        rollout["canary"] = at(now, "rollout", "canary")  # one is as good as another, and it may be the same one
+        rollout["canary"] = at(now, "rollout", "canary")  # a changed canary is not a weakened demand
     if source := _past(now, ENVIRONMENT).get(text(promotion, "from")):
         promotion["from"] = source
     parts = {
@@ -494,7 +483,7 @@ def definitions(before: Sequence[Tree], after: Sequence[Tree]) -> tuple[Tree, Tr
 
 
 def _past(definition: Tree, kind: str) -> dict[str, str]:
-    """Return the names of after of things of a kind, by the names that they had."""
+    """Return new names by former names, for things of a kind."""
     pasts = mapping(definition, "formerly").items()
     return {name: what.removeprefix(f"{kind} ") for what, past in pasts if what.startswith(f"{kind} ") for name in past}
 

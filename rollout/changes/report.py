@@ -1,4 +1,4 @@
-"""Reports what changes on a terminal, object by object and field by field; what is dangerous comes first."""
+"""Prints the changes object by object and field by field, dangerous ones first."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,18 +12,16 @@ from .compare import DATASETS, KEPT, MISSING, WORDS, FieldChange, ObjectChange, 
 from .secrets import Hidden
 
 STYLES: Mapping[Verb, str] = {"created": "green", "changed": "yellow", "replaced": "bold red", "deleted": "bold red"}
-_OF_DATASETS = ", and datasets are protected: add a dataset of another name and move the servers to it"
-_STAYS = "nothing deletes it: with Helm it stays, and Pulumi refuses until it is unprotected; the files in it stay"
-_OF_OTHERS = ": kubectl refuses it; Pulumi deletes the object and makes a new one"
-_LONGEST = 200  # An access rule has to be read, not only noticed.
-MOST_FIELDS = 40  # Of one object.
+_OF_DATASETS = ", and datasets are protected: add a dataset with another name and move the servers to it"
+_STAYS = "not deleted: with Helm it stays, and Pulumi refuses until it is unprotected. Its files stay"
+_OF_OTHERS = ": kubectl refuses it, and Pulumi deletes the object and creates a new one"
+_LONGEST = 200  # Characters: long enough to read a whole access rule.
+MOST_FIELDS = 40  # Fields shown of one object.
 
 
 def report(changes: Mapping[str, Sequence[ObjectChange]], most_fields: int | None = MOST_FIELDS) -> Text:
-    """Return what changes in each stack, with so many fields of an object, or all of them.
-
-    A stack that changes just as one before it says only that.
-    """
+    """Return the changes of each stack, with at most so many fields per object (None: all). If a stack changes exactly
+    as an earlier one, refer to that."""
     out = Text()
     seen: dict[str, str] = {}
     for stack, found in changes.items():
@@ -41,7 +39,7 @@ def report(changes: Mapping[str, Sequence[ObjectChange]], most_fields: int | Non
 
 
 def meaning(change: ObjectChange) -> str:
-    """Return what people have to know of a replacement, or of the deletion of what holds data; else an empty text."""
+    """Return a warning about a replacement, or about the deletion of data. Empty for other changes."""
     if change.verb == "deleted" and change.kind in KEPT:
         return _STAYS
     if not change.immutable:
@@ -66,7 +64,7 @@ def _objects(changes: Sequence[ObjectChange], most_fields: int | None) -> Text:
 
 
 def values(change: FieldChange) -> str:
-    """Return a field's values before and after, short, and never a secret."""
+    """Return a field's values before and after, shortened, and never a secret."""
     old, new = change.old, change.new
     if change.element:
         verb, value = ("added", new) if old is MISSING else ("removed", old)
@@ -78,7 +76,7 @@ def values(change: FieldChange) -> str:
     if isinstance(old, Hidden) and isinstance(new, Hidden) and str(old) == str(new):
         return "(values are not shown)"
     was, now = _brief(old, new), _brief(new, old)
-    if shortened(was, _LONGEST) == shortened(now, _LONGEST):  # The difference comes late: show it, and what is around.
+    if shortened(was, _LONGEST) == shortened(now, _LONGEST):  # they differ only near the end: show that part
         same = (at for at, (one, other) in enumerate(zip(was, now, strict=False)) if one != other)
         start = max(0, next(same, min(len(was), len(now))) - 20)
         was, now = f"…{was[start:]}", f"…{now[start:]}"
@@ -93,7 +91,7 @@ def _element(value: Any) -> str:
 
 
 def _brief(value: Any, other: Any) -> str:
-    """Return a value as text; quoted only where it would look the same as the other one without."""
+    """Return a value as text, quoted only if it would otherwise look the same as the other one."""
     if value is MISSING:
         return "–"
     if isinstance(value, str) and (isinstance(other, str) or other is MISSING):

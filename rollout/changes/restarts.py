@@ -1,4 +1,4 @@
-"""Which pods a change restarts and why, and what happens without a restart."""
+"""The pods that a change restarts, with reasons, and its effects without a restart."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,10 +17,10 @@ from .compare import Identity, compare, field_changes, json_tree
 from .permissions import definition_in, definitions
 from .workloads import Pool, Serving, Tree, Workload, number, pool_of, serving, workloads
 
-MODEL = "model"  # What a notice about a model has for a kind.
+MODEL = "model"  # The kind of notices about a model.
 MOST_CAUSES = 3
 MOST_MODELS = 6
-_RECUT = "NODES ARE RE-CUT FIRST, which ends every pod on their GPUs; pods wait until slices of the new kind are there"
+_RECUT = "NODES ARE RE-CUT FIRST, which ends every pod on their GPUs. Pods wait until the new slices exist"
 
 
 @dataclass(frozen=True)
@@ -30,20 +30,19 @@ class Restart:
     kind: str
     name: str
     role: str
-    pods: str  # How many there are, in words.
-    replaced: bool  # Whether the object is made anew: then all its pods go at once.
+    pods: str  # Their number, in words.
+    replaced: bool  # Whether the object is re-created, so that all its pods end at the same time.
     because: tuple[str, ...]  # Fields of the pod template that changed, or the immutable ones.
-    models: tuple[str, ...]  # Models that it served before and serves after.
+    models: tuple[str, ...]  # Models that it serves before and after.
 
     def __str__(self) -> str:
-        """Return how many pods restart, because of which fields, and which models they serve."""
         at_once = ", ALL AT ONCE: the object is deleted and created again" if self.replaced else ""
         models = f"; models: {listed(self.models, MOST_MODELS)}" if self.models else ""
         return f"{self.pods}{at_once}, because of {listed(self.because, MOST_CAUSES)}{models}"
 
 
 def restarts(before: Sequence[Tree], after: Sequence[Tree]) -> list[Restart]:
-    """Return the workloads whose pods start anew on the way from one state of a stack to another."""
+    """Return the workloads whose pods restart between two states of a stack."""
     old, was, will = workloads(before), serving(before), serving(after)
     found = []
     for key, new in workloads(after).items():
@@ -59,13 +58,13 @@ def restarts(before: Sequence[Tree], after: Sequence[Tree]) -> list[Restart]:
 
 
 def template_changes(old: Workload, new: Workload) -> tuple[str, ...]:
-    """Return the fields of the pod template whose change makes new pods."""
+    """Return the changed fields of the pod template that force new pods."""
     fields = field_changes({"template": _in_one_form(old.template)}, {"template": _in_one_form(new.template)})
     return tuple(dict.fromkeys(field.place.removeprefix("template.").removeprefix("spec.") for field in fields))
 
 
 def _in_one_form(tree: Any, key: str = "") -> Any:
-    """Return a template whose quantities are numbers: the API server keeps `1000m` and `1` alike."""
+    """Return a template with quantities as numbers, because the API server treats `1000m` and `1` as equal."""
     if isinstance(tree, Mapping):
         return {
             name: _in_one_form(item, "sizeLimit" if key in ("limits", "requests") else name)
@@ -92,7 +91,7 @@ def restarting(restarts: Iterable[Restart]) -> str:
 
 @dataclass(frozen=True)
 class Notice:
-    """An effect of a change besides the restarts, of a workload that restarts or of another."""
+    """An effect of a change other than a restart."""
 
     kind: str
     name: str
@@ -101,7 +100,7 @@ class Notice:
 
 
 def notices(before: Sequence[Tree], after: Sequence[Tree]) -> list[Notice]:
-    """Return the effects besides the restarts."""
+    """Return the effects other than restarts."""
     was, will = serving(before), serving(after)
     return [
         *_unread(before, after),
@@ -116,17 +115,16 @@ def notices(before: Sequence[Tree], after: Sequence[Tree]) -> list[Notice]:
 
 
 def _unread(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[Notice]:
-    """Yield the tables that cannot be read, so that nothing is known about what they allow."""
+    """Yield tables that cannot be read, so that their effect on permissions is unknown."""
     for when, objects in (("before", before), ("after", after)):
         for item in objects:
             for file in (ROUTING_FILE, ACCESS_FILE):
                 if (content := text(item, "data", file)) and json_tree(content) is None:
-                    what = f"{file} of {when} the change CANNOT BE READ: what callers gain or lose is not known"
+                    what = f"{file} of {when} the change CANNOT BE READ: the effect on callers is unknown"
                     yield Notice("ConfigMap", name_of(item), what, grave=True)
 
 
 def _repositories(was: Tree, now: Tree, will: Serving) -> Iterator[Notice]:
-    """Yield the servers that read their models from elsewhere."""
     for name, server in mapping(now, "servers").items():
         old, new = (
             _location(mapping(tree, "servers", name, "repository")) for tree in (was, {"servers": {name: server}})
@@ -143,18 +141,18 @@ def _location(repository: Tree) -> str:
 
 
 def _oversubscribed(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[Notice]:
-    """Yield the pools whose models need more memory together than their replicas have, if that becomes worse."""
+    """Yield pools whose models together need more memory than their replicas have, if the change makes that worse."""
     was = _memory(before)
     for pool, (need, have) in _memory(after).items():
         need_before, have_before = was.get(pool, (0, 1))
         if need > have and pool in was and need * have_before > need_before * have:
             texts = [f"{one / 1e9:.1f} of {other / 1e9:.1f} GB" for one, other in ((need, have), was[pool])]
-            what = f"its models together need {texts[0]} of its memory, so they take turns; before: {texts[1]}"
+            what = f"its models together need {texts[0]} of its memory, so they take turns. Before: {texts[1]}"
             yield Notice("pool", "/".join(pool), what, grave=need_before <= have_before)
 
 
 def _memory(objects: Sequence[Tree]) -> dict[Pool, tuple[int, int]]:
-    """Return the bytes that the models of each on-demand pool need, as far as declared, and those of its replicas."""
+    """Return for each on-demand pool the bytes that its models need, as far as declared, and those of its replicas."""
     replicas = {one.pool: max(1, one.least) for one in workloads(objects).values() if one.pool}
     found = {}
     for item in objects:
@@ -166,7 +164,7 @@ def _memory(objects: Sequence[Tree]) -> dict[Pool, tuple[int, int]]:
 
 
 def _renamed(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[Notice]:
-    """Yield new servers, pools and datasets that could be old ones, so that `formerly` would keep their objects."""
+    """Yield new servers, pools and datasets that could be renamed ones, so that `formerly` would keep their objects."""
     old, new = _names(before), _names(after)
     for (kind, owner), was in old.items():
         now = new.get((kind, owner), [])
@@ -176,7 +174,6 @@ def _renamed(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[Notice]:
 
 
 def _names(objects: Sequence[Tree]) -> dict[tuple[str, str], list[str]]:
-    """Return the names of servers, of the pools of each server, and of datasets."""
     found: dict[tuple[str, str], list[str]] = {}
     for server, pool in sorted({one.pool for one in workloads(objects).values() if one.pool}):
         found.setdefault(("server", ""), []).append(server)
@@ -186,7 +183,7 @@ def _names(objects: Sequence[Tree]) -> dict[tuple[str, str], list[str]]:
 
 
 def _cuts(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[Notice]:
-    """Yield which GPUs have to be cut again, by the inventory of the data plane."""
+    """Yield GPUs that must be cut again, by the inventory of the data plane."""
     was, now = ([*mappings(definition_in(objects), "dataPlane", "gpus")] for objects in (before, after))
     for product in dict.fromkeys(text(group, "product") for group in now):
         left = [_layout(group) for group in was if text(group, "product") == product]
@@ -197,13 +194,13 @@ def _cuts(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[Notice]:
                     left.remove(layout)
                 else:
                     come.append((f"gpus[{index}] of the data plane", number(group, "nodes", default=0), layout))
-        for old, (where, nodes, layout) in zip(left, come, strict=False):  # groups that only come or go cut nothing
+        for old, (where, nodes, layout) in zip(left, come, strict=False):  # only new or only removed groups cut nothing
             where += f" ({nodes} nodes)" if nodes else ""
             yield Notice("nodes with", product, f"{old} → {layout} in {where}: {_RECUT}", grave=True)
 
 
 def _layout(group: Tree) -> str:
-    """Return how the inventory cuts a group of nodes: all GPUs of a node alike, or some of them in each way."""
+    """Return how a group's GPUs are cut: all GPUs of a node the same way, or some of them in each way."""
     layouts = [*mappings(group, "mig")] or [mapping(group, "mig")]
     ways = []
     for layout in layouts:
@@ -220,18 +217,18 @@ def _pods(old: Mapping[Identity, Workload], new: Mapping[Identity, Workload], wi
             if grave := workload.most == 0:
                 what = "NOTHING SERVES ANY LONGER"
             elif workload.most < before.most:
-                what = "the last ones end" + (", and what they held in memory is cold" if workload.pool else "")
+                what = "the last ones end" + (", and their models must be loaded again" if workload.pool else "")
             if workload.least == 0 < before.least and workload.most:
-                what, grave = f"{what}; WITHOUT CALLS NO POD RUNS, and the first callers wait for one", True
+                what, grave = f"{what}. WITHOUT CALLS NO POD RUNS, and the first callers wait for one", True
             if workload.least == 1 < before.least:
-                what, grave = f"{what}; CALLS FAIL while the only pod restarts or its node fails", True
+                what, grave = f"{what}. CALLS FAIL while the only pod restarts or its node fails", True
             yield Notice(workload.kind, workload.name, f"{before.pods} → {workload.pods}: {what}", grave)
         if workload.pool and (bound := will.bound.get(workload.pool)):
             yield from _bound(before, workload, bound)
 
 
 def _bound(before: Workload, workload: Workload, bound: str) -> Iterator[Notice]:
-    """Yield that files of models may not load with another image of the server."""
+    """Yield that model files may not load with another image of the server."""
     was, now = ({text(one, "name"): text(one, "image") for one in each.containers} for each in (before, workload))
     for name, image in now.items():
         if name in ("triton", "engine") and was.get(name, image) != image:
@@ -241,7 +238,7 @@ def _bound(before: Workload, workload: Workload, bound: str) -> Iterator[Notice]
 
 
 def _called(was: Serving, will: Serving) -> Iterator[Notice]:
-    """Yield the servers that callers know by another name; the name of before leads nowhere from then on."""
+    """Yield servers with a new name for callers. Requests with the old name fail."""
     for old in sorted({*was.called.values()} - {*will.called.values()}):
         if now := {will.called[pool] for pool, name in was.called.items() if name == old and pool in will.called}:
             what = f"IS CALLED {', '.join(sorted(now))} FROM NOW ON: requests for {old} are refused"

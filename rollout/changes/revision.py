@@ -1,7 +1,7 @@
-"""What a git revision's own code makes of a definition.
+"""Renders a definition of a git revision with the code of that revision.
 
-If no code lies beside it, the program that its requirements.txt pins renders it. If it pins none, or the same as the
-working tree, this program does.
+If the revision does not contain this program's code, the version in its requirements.txt renders it. If that pins no
+version, or the same as the working tree, this program does.
 """
 
 import os
@@ -28,34 +28,32 @@ _TAIL = 12
 _PASSED_ON = re.compile(
     "PATH|HOME|USER|LOGNAME|SHELL|TERM|TZ|TMPDIR|LANG|LANGUAGE|LC_[A-Z]+|XDG_CACHE_HOME|TIDEGATE_CACHE"
 )
-"""Environment variables that another revision's code gets: it needs no token of a cloud, a cluster or a registry."""
+"""Environment variables for another revision's code. It needs no token of a cloud, a cluster or a registry."""
 _FETCHING = re.compile(
     r"(?:https?|no|all)_proxy|(?:HTTPS?|NO|ALL)_PROXY|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE"
     rf"|SSH_AUTH_SOCK|GIT_SSH(?:_COMMAND)?|GIT_SSL_CAINFO|PIP_[A-Z_]+|{_PASSED_ON.pattern}"
 )
-"""What git and pip need beyond that to install the program that a revision pins."""
+"""Additional variables with which git and pip install the pinned version."""
 _PIN = "tidegate-platform"
 _PROGRAM = "cli/__main__.py"
-"""A file that every revision with this program's code has."""
+"""A file of every revision that contains this program's code."""
 _ROOT = Path(__file__).resolve().parents[2]
 
 
 class NothingToCompare(CommandError):
-    """A revision exists, but has nothing that could be rendered: against it, everything is new."""
+    """A revision exists, but contains nothing to render. Compared with it, everything is new."""
 
 
 @contextmanager
 def rendering_of(revision: str, definition: Path) -> Iterator[tuple[str, Path]]:
-    """Yield a revision's commit, and a folder with a rendered folder for each stack.
-
-    Raises NothingToCompare where the revision has no such definition, or one that is wrong.
-    """
+    """Yield a revision's commit, and a directory with the rendered directory of each stack. Raises NothingToCompare if
+    the revision has no such definition, or one that is wrong."""
     folder = definition.resolve().parent
     if not folder.is_dir():
-        raise CommandError(f"{escaped(str(folder))} is no folder.")
-    lost = f"{escaped(str(definition))} lies in no git repository, so there is no revision to compare with:"
-    unknown = f"git knows no revision {escaped(revision)} here: `git branch --all` and `git log --oneline` list some,"
-    unknown += " but for a repository without a commit, which has none."
+        raise CommandError(f"{escaped(str(folder))} is not a directory.")
+    lost = f"{escaped(str(definition))} is not in a git repository, so there is no revision to compare with:"
+    unknown = f"git knows no revision {escaped(revision)} here. `git branch --all` and `git log --oneline` list some."
+    unknown += " A repository without a commit has none."
     top = Path(_git(folder, "rev-parse", "--show-toplevel", error=lost))
     what = f"{escaped(revision)}^{{commit}}"
     commit = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", what, error=unknown, code=WRONG_INPUT)
@@ -66,13 +64,13 @@ def rendering_of(revision: str, definition: Path) -> Iterator[tuple[str, Path]]:
         unpacked = "git could not unpack the revision"
         _git(top, "read-tree", commit, error=unpacked, more=index)
         _git(top, "checkout-index", "--all", f"--prefix={tree}/", error=unpacked, more=index)
-        # A link that leads out of the revision leads to what is no part of it.
+        # Remove links that lead out of the revision.
         for path in [*tree.rglob("*")]:
             if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(tree.resolve()):
                 path.unlink()
         if not (tree / wanted).is_file():
             raise NothingToCompare(
-                f"{escaped(revision)} has no {escaped(str(wanted))}, so there is nothing to compare with."
+                f"{escaped(revision)} does not contain {escaped(str(wanted))}, so there is nothing to compare with."
             )
         folders = [folder for folder in (tree / wanted).parents if folder.is_relative_to(tree)]
         code = next((folder for folder in folders if (folder / _PROGRAM).is_file()), None)
@@ -80,14 +78,14 @@ def rendering_of(revision: str, definition: Path) -> Iterator[tuple[str, Path]]:
         root: Path | None = code or _ROOT
         python, using = Path(sys.executable), "its own code" if code else "this program"
         if pinning is not None and code is None and _pin(pinning) != _pin(top / pinning.relative_to(tree)):
-            python, root, using = _installed(pinning / "requirements.txt"), None, "the Tidegate that it pins"
+            python, root, using = _installed(pinning / "requirements.txt"), None, "the version that it pins"
         note(f"rendering {escaped(revision)} ({commit[:10]}) with {using} …")
         _render(revision, python, root, tree / wanted, rendered)
         yield commit, rendered
 
 
 def render_for_previews(definition: Path, out: Path) -> None:
-    """Write what a definition renders to and hold it to no guardrail: later revisions are compared with it."""
+    """Render a definition without guardrails, for comparison with later revisions."""
     read = read_definition(definition)
     for stack in read.stacks:
         (out / stack.name).mkdir(parents=True)
@@ -96,18 +94,18 @@ def render_for_previews(definition: Path, out: Path) -> None:
 
 
 def _pin(folder: Path) -> str:
-    """Return the requirement by which a platform pins this program; nothing for a folder that pins none."""
+    """Return the requirement with which a platform pins this program. Empty if there is none."""
     file = folder / "requirements.txt"
     lines = file.read_text("utf-8", "replace").splitlines() if file.is_file() else []
     return next((line.strip() for line in lines if _PIN in line and not line.startswith("#")), "")
 
 
 def _installed(requirements: Path) -> Path:
-    """Return the Python of an environment with what a revision pins, which is made once, in the cache folder."""
+    """Return the Python of an environment with the pinned version, which is made once, in the cache directory."""
 
     def make(venv: Path) -> None:
-        note("installing the Tidegate that it pins …")
-        failure = "The Tidegate that the revision pins cannot be installed"
+        note("installing the Tidegate version that it pins …")
+        failure = "The Tidegate version that the revision pins cannot be installed"
         pip = (venv / "bin/python", "-m", "pip", "--quiet", "--disable-pip-version-check")
         _run([sys.executable, "-m", "venv", venv], failure, _FETCHING)
         _run([*pip, "install", "-r", requirements], failure, _FETCHING)
@@ -121,7 +119,7 @@ def _installed(requirements: Path) -> Path:
 
 
 def _render(revision: str, python: Path, root: Path | None, definition: Path, out: Path) -> None:
-    """Run `render` of the program in `root`, or of the one that `python` has installed."""
+    """Run `render` of the program in `root`, or of the one that is installed for `python`."""
     environment = {} if root is None else {"PYTHONPATH": os.pathsep.join([str(root), str(root / "contracts")])}
     words: list[str | Path] = [python, "-m", "cli", "render", definition, "--out", out, "--unchecked"]
     _run(words, f"{escaped(revision)} cannot be rendered", _PASSED_ON, root or definition.parent, environment)
@@ -134,11 +132,11 @@ def _run(
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Run a program that belongs to the revision; raise CommandError, or NothingToCompare if its input is wrong."""
+    """Run a program of the revision. Raise CommandError, or NothingToCompare if its input is wrong."""
     try:
         done = processes.run(words, seconds=SECONDS, cwd=folder, environment=environment, passing=passing.fullmatch)
     except subprocess.TimeoutExpired:
-        raise CommandError(f"{failure}: no end after {SECONDS} s.") from None
+        raise CommandError(f"{failure}: it did not end within {SECONDS} s.") from None
     if done.returncode:
         lines = "".join(f"\n    {escaped(line)}" for line in done.stderr.strip().splitlines()[-_TAIL:])
         error = NothingToCompare if done.returncode == WRONG_INPUT else CommandError
@@ -146,15 +144,15 @@ def _run(
 
 
 def _git(folder: Path, *arguments: str, error: str, code: int = FAILED, more: Mapping[str, str] | None = None) -> str:
-    # A hook or an alias may have pointed git elsewhere; what counts is where the definition lies.
+    # A hook or an alias may have pointed git elsewhere, but only the place of the definition counts.
     env = {key: value for key, value in os.environ.items() if key not in ("GIT_DIR", "GIT_WORK_TREE")}
     env |= more or {}
     command = ["git", "-C", str(folder), *arguments]
-    try:  # with what is no UTF-8 as Python has it in paths
+    try:  # paths that are not UTF-8 must stay as Python has them
         done = subprocess.run(command, env=env, capture_output=True, text=True, errors="surrogateescape", check=False)
     except FileNotFoundError:
-        raise CommandError("comparing with a revision needs git, and there is none on the PATH.") from None
+        raise CommandError("to compare with a revision, install git: there is none on the PATH.") from None
     if done.returncode:
-        said = done.stderr.strip().splitlines()
-        raise CommandError(error + (f"\n    {escaped(said[-1])}" if said else ""), code)
+        output = done.stderr.strip().splitlines()
+        raise CommandError(error + (f"\n    {escaped(output[-1])}" if output else ""), code)
     return done.stdout.strip()

@@ -1,8 +1,8 @@
-"""Hides what may be a secret before anything about an object is said: Secrets, and secrets in places not theirs.
+"""Hides possible secrets before anything about an object is printed: Secrets, and secrets in the wrong places.
 
-A secret belongs into a Secret that Tidegate only names. Where somebody wrote one elsewhere all the same (an address
-with a password in it, an environment variable, an argument), a report must not spread it. What is hidden is what tells
-by its name or its look that it is one: too much rather than too little.
+Secrets belong in a Secret that Tidegate only refers to. But if someone wrote one elsewhere (an address with a password,
+an environment variable, an argument), a report must not spread it. Hides every value whose name or format suggests a
+secret: rather too many than too few.
 """
 
 import json
@@ -19,8 +19,8 @@ _TELLING = re.compile(
     r"(?:$|[-_.]|(?<=[a-z])(?=[A-Z]))"
     r"|(?:^|[-_.]|(?<=[a-z])(?=[A-Z]))(?i:pass)$"
 )
-# Fields of Kubernetes and of our own files have such names with no secret in them (`key: app`, `secretName`), so there
-# only names are looked at that can mean nothing else.
+# Fields of Kubernetes and of Tidegate's files have such names without a secret (`key: app`, `secretName`), so only
+# unambiguous names count for them.
 _PLAIN_FIELD = re.compile(
     r"(?i:password|passwd|passphrase|(?:access|secret|private|account|api|bearer|auth)[-_]?(?:key|token)"
     r"|client[-_]?secret|access[-_]?token)$"
@@ -37,12 +37,12 @@ _REFERENCE = re.compile(r"[\"']?\$|/(?:etc|run|var|opt|tmp|mnt|home|usr|srv|secr
 
 
 class Hidden(str):
-    """A text of which only the harmless part shows; two of them are equal when the whole texts are."""
+    """A text that shows only its harmless part. Two are equal if the whole texts are."""
 
-    whole: Any  # The value itself: never to be shown.
+    whole: Any  # The value itself, which must never be shown.
 
     def __new__(cls, shown: str, whole: Any) -> "Hidden":
-        """Keep the whole value for comparisons, and nowhere else."""
+        """Keep the whole value for comparisons only."""
         made = super().__new__(cls, shown)
         made.whole = whole
         return made
@@ -68,7 +68,7 @@ def hidden(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def hidden_text(text: str) -> str:
-    """Return a text without the secrets in it that can be told by their look; some span lines."""
+    """Return a text without secrets that have a known format. Some span lines."""
     text = _USERINFO.sub(lambda found: found["scheme"] + MASK, text)
     text = _SCHEME.sub(lambda found: f"{found['scheme']} {MASK}", text)
     return _ASSIGNED.sub(_assigned, masked(text))
@@ -78,12 +78,12 @@ def _assigned(found: re.Match[str]) -> str:
     if not telling(found["name"]) or _REFERENCE.match(found["value"]) or MASK in found["value"]:
         return found[0]
     if found["value"].lower() in ("bearer", "basic"):
-        return found[0]  # what comes after it is hidden already
+        return found[0]  # the text after it is hidden already
     return found["name"] + found["between"] + MASK
 
 
 def telling(name: str) -> bool:
-    """Say whether a name of a variable, an argument or a header says that its value is a secret."""
+    """Whether a name of a variable, an argument or a header suggests that its value is a secret."""
     return _TELLING.search(name) is not None
 
 
@@ -116,7 +116,7 @@ def _list(values: list[Any] | tuple[Any, ...]) -> list[Any]:
 
 
 def _named(name: str, value: Any) -> Any:
-    """Return a value that has a name: hidden as a whole where the name says so."""
+    """Return a named value, completely hidden if the name suggests a secret."""
     if isinstance(value, str) and telling(name) and "\n" not in value and not _REFERENCE.match(value):
         return Hidden(MASK, value)
     return hidden_tree(value)
@@ -130,7 +130,7 @@ def _text(text: str) -> str:
             harmless = json.dumps(hidden_tree(tree), ensure_ascii=False)
             shown = text if harmless == json.dumps(tree, ensure_ascii=False) else harmless
         except (ValueError, RecursionError):
-            pass  # no JSON, or such as nobody writes
+            pass  # not JSON, or not reasonable JSON
     return text if shown == text else Hidden(shown, text)
 
 

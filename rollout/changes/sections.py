@@ -1,4 +1,4 @@
-"""What a change means for its readers, worst first: the one model that the terminal and the page for reviewers show."""
+"""The consequences of a change, worst first, for both the terminal and the page for reviewers."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ class Line:
     """One effect of a change."""
 
     text: str
-    subject: str = ""  # Kind and name of what it concerns.
+    subject: str = ""  # Kind and name of the object.
     label: str = ""
-    grave: bool = False  # Whether reviewers must see it as they see a deletion.
+    grave: bool = False  # Whether it is shown like a deletion.
 
 
 Lines = dict[Line, list[str]]
@@ -26,25 +26,25 @@ Lines = dict[Line, list[str]]
 
 
 def sections(changes: Sequence[StackChange]) -> dict[str, Lines]:
-    """Return the lines of each section by its title, without sections that have none."""
+    """Return the lines of each section by its title, without empty sections."""
 
     def of_each(lines: Callable[[StackChange], Iterable[Line]]) -> Lines:
         return alike((one.name, line) for one in changes for line in lines(one))
 
     found = {
         "Weaker than before": of_each(_weaker),
-        "What callers and teams lose": of_each(lambda one: (Line(words, grave=True) for words in one.permissions.lost)),
+        "Lost by callers and teams": of_each(lambda one: (Line(words, grave=True) for words in one.permissions.lost)),
         "Deleted, replaced, no longer served": {
             line: stacks for lines in map(of_each, _DANGERS) for line, stacks in lines.items()
         },
         "Guardrails": _findings(changes),
-        "What restarts": of_each(
+        "Restarts": of_each(
             lambda one: (Line(str(each), f"{each.kind} {each.name}", grave=each.replaced) for each in one.restarts)
         ),
         "Other effects": of_each(lambda one: _notices(one, grave=False)),
         "Stricter, or newly offered": of_each(lambda one: map(Line, one.permissions.stricter)),
-        "GPU devices, autoscalers at their most": of_each(_devices),
-        "GPUs a month": of_each(
+        "GPU devices (autoscalers at maximum)": of_each(_devices),
+        "GPU cost per month": of_each(
             lambda one: (
                 [Line(f"{one.costs[0]} → {one.costs[1]} ({difference(*one.costs)})")]
                 if one.costs and one.costs[0] != one.costs[1]
@@ -69,11 +69,11 @@ def _devices(one: StackChange) -> Iterator[Line]:
 
 def _not_described(one: StackChange) -> Iterator[Line]:
     if one.stays:
-        yield Line(one.stays + (f". To take it down: {one.down}" if one.down else ""), "", one.state.upper(), True)
+        yield Line(one.stays + (f". To remove them: {one.down}" if one.down else ""), "", one.state.upper(), True)
 
 
 def _datasets(one: StackChange) -> Iterator[Line]:
-    """Yield which datasets are replaced, and where they lead to, before and after."""
+    """Yield the replaced datasets, and their changed fields."""
     for item in filter(_is_replaced_dataset, one.dangerous):
         words = "; ".join((meaning(item), *(f"{field.place} {values(field)}" for field in item.fields)))
         yield Line(words, f"{item.kind} {item.name}", "DATASET REPLACED", True)
@@ -96,11 +96,11 @@ def _notices(one: StackChange, *, grave: bool = True) -> Iterator[Line]:
 
 
 _DANGERS = (_not_described, _datasets, _notices, _objects)
-"""Stacks that are not described come first, then datasets, then models, and all other objects."""
+"""The order: stacks that are not described, datasets, models, all other objects."""
 
 
 def _findings(changes: Sequence[StackChange]) -> Lines:
-    """Return what is new, then what else stops the change; of all that was there before a count."""
+    """Return new findings, then others that stop the change, and the number of the remaining ones."""
     found = findings_of(changes)
     lines = {
         Line(

@@ -1,4 +1,4 @@
-"""Everything that a change means for one stack, for reports to say."""
+"""All consequences of a change for one stack, for reports."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,17 +23,17 @@ _ORDER = ("mandatory", "advisory", "waived")
 
 @dataclass(frozen=True)
 class Devices:
-    """Devices of one kind that a stack takes, autoscalers at their most."""
+    """Devices of one kind that a stack needs, with autoscalers at their maximum."""
 
     kind: str
     before: int
     after: int
-    there: int | None  # How many its data plane has, where that is declared.
+    there: int | None  # Devices of its data plane, if the definition lists them.
 
 
 @dataclass(frozen=True)
 class StackChange:
-    """One stack: what changes, what restarts, what it takes, which rules it breaks."""
+    """One stack: its changes, restarts, devices and broken rules."""
 
     name: str
     state: State
@@ -42,29 +42,28 @@ class StackChange:
     notices: Sequence[Notice]
     devices: Sequence[Devices]
     findings: Sequence[Finding]  # Of the guardrails, after the change.
-    known: Sequence[Finding]  # Those of before the change.
+    known: Sequence[Finding]  # Before the change.
     permissions: PermissionChange = field(default_factory=PermissionChange)
-    costs: tuple[Cost, Cost] | None = None  # Before and after, autoscalers at their most; None if not recorded.
-    stays: str = ""  # Of one that is not described: what stays in its cluster; a sentence without a subject.
-    down: str = ""  # The command that takes that down.
+    costs: tuple[Cost, Cost] | None = None  # Before and after, autoscalers at their maximum. None if not recorded.
+    stays: str = ""  # For a stack that is not described: its remaining objects, as a sentence without a subject.
+    down: str = ""  # The command that removes them.
 
     @property
     def dangerous(self) -> list[ObjectChange]:
-        """Objects that are deleted (first) or replaced."""
         return [change for verb in ("deleted", "replaced") for change in self.objects if change.verb == verb]
 
     @property
     def is_weaker(self) -> bool:
-        """Whether the change allows what was not allowed, or no longer asks for what was asked."""
+        """Whether the change allows something new, or drops a requirement."""
         return bool(self.permissions.weaker) or any(grant.wider for grant in self.permissions.grants)
 
     @property
     def grave(self) -> list[Notice]:
-        """Notices of consequences that reviewers must see as they see deletions."""
+        """Notices that reviewers must see as they see deletions."""
         return [notice for notice in self.notices if notice.grave]
 
     def is_new(self, finding: Finding) -> bool:
-        """Say whether the change brings a finding: not when the rule was broken there, and no less, before."""
+        """Whether the change introduces a finding: the object did not break the rule as severely before."""
         return _breach(finding) not in map(_breach, self.known)
 
 
@@ -78,16 +77,14 @@ def stack_change(
     known: Sequence[Finding] = (),
     definition: object = None,
 ) -> StackChange:
-    """Return what changes for a stack; `before` or `after` is None where there is no such stack.
-
-    `definition` is the file that commands name.
-    """
-    # What was taken down comes up as a new one does, whatever its Namespace still records.
+    """Return the consequences for a stack. `before` or `after` is None if there is no such stack. `definition` is the
+    file in commands."""
+    # A stack that was taken down counts as new, whatever its Namespace still records.
     old, new = (
         each if any(item.get("kind") not in KEPT for item in each) else ()
         for each in (before or (), (before if after is None else after) or ())
     )
-    # A stack that is no longer described runs on: its objects take their devices until `tidegate down`.
+    # A stack that is no longer described keeps running, with its devices, until `tidegate down`.
     changes = [] if after is None else compare(before or (), after)
     state: State = "unchanged"
     started: list[Restart] = []
@@ -108,8 +105,8 @@ def stack_change(
             permissions = permission_change(before, after)
     devices: list[Devices] = []
     costs = None
-    if old and "devices" not in definition_in(old):  # version 0.1.0 rendered it
-        what = "version 0.1.0 did not record them: neither their number nor their cost is compared"
+    if old and "devices" not in definition_in(old):  # rendered by version 0.1.0
+        what = "version 0.1.0 did not record them, so neither their number nor their cost is compared"
         effects = [*effects, Notice("GPU", "devices", what)]
     else:
         (was, cost_before), (will, cost_after) = map(_devices, (old, new))
@@ -135,7 +132,7 @@ def stack_change(
 
 
 def _devices(objects: Sequence[Mapping[str, Any]]) -> tuple[Counter[str], Cost]:
-    """Return how many devices of each kind a stack takes, and what they cost, as its Namespace carries them."""
+    """Return the number of devices of each kind, and their cost, as a stack's Namespace records them."""
     counts, total = Counter[str](), Cost()
     for each in mappings(definition_in(objects), "devices"):
         count, price = number(each, "count", default=0), each.get("perHour")
@@ -150,7 +147,7 @@ def _breach(finding: Finding) -> tuple[str, ...]:
 
 
 def alike(things: Iterable[tuple[str, Thing]]) -> dict[Thing, list[str]]:
-    """Return each thing once, with the names of the stacks that have it."""
+    """Return each thing once, with the names of its stacks."""
     found: dict[Thing, list[str]] = {}
     for stack, thing in things:
         found.setdefault(thing, []).append(stack)
@@ -158,23 +155,21 @@ def alike(things: Iterable[tuple[str, Thing]]) -> dict[Thing, list[str]]:
 
 
 def findings_of(changes: Sequence[StackChange]) -> list[tuple[Finding, bool, list[str]]]:
-    """Return each finding, whether the change brings it, and the stacks that have it; new and severe ones first."""
+    """Return each finding, whether it is new, and its stacks. New and severe ones come first."""
     found = alike((change.name, (each, change.is_new(each))) for change in changes for each in change.findings)
     ordered = sorted(found.items(), key=lambda item: (not item[0][1], _ORDER.index(item[0][0].severity)))
     return [(finding, is_new, stacks) for (finding, is_new), stacks in ordered]
 
 
 def failure_summary(changes: Sequence[StackChange]) -> str:
-    """Return `2 mandatory guardrail findings`, or an empty text for none; what two stacks have alike counts once."""
+    """Return `2 mandatory guardrail findings`, or an empty text. Equal findings of several stacks count once."""
     mandatory = {each for change in changes for each in change.findings if each.severity == "mandatory"}
     return counted(mandatory, "mandatory guardrail finding") if mandatory else ""
 
 
 def verdict(changes: Sequence[StackChange], refused: int = 0) -> str:
-    """Return what a reviewer reads at a glance: `3 stacks: 2 changed, 1 unchanged · 1 DELETED · 2 pools restart`.
-
-    `refused` counts the objects that the cluster would not take.
-    """
+    """Return the one-line summary: `3 stacks: 2 changed, 1 unchanged · 1 DELETED · 2 pools restart`. `refused` counts
+    the objects that the cluster would refuse."""
     states = Counter(change.state for change in changes)
     words = {state: state.upper() if state in ("removed", "orphaned") else state for state in get_args(State)}
     kinds = ", ".join(f"{states[state]} {word}" for state, word in words.items() if states[state])

@@ -1,6 +1,6 @@
-"""What a stack's objects run: workloads, and the models that they serve.
+"""The workloads of a stack's objects, and the models that they serve.
 
-All of it is read from objects that may not be well-formed: another version, a hand or a cluster wrote them.
+The objects may be malformed, because another version, a person or a cluster wrote them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,19 +17,19 @@ from .compare import Identity, json_tree
 
 Tree = Mapping[str, Any]
 Pool = tuple[str, str]  # Server and pool.
-_GRACE_SECONDS = 30  # Kubernetes' own default; likewise below.
+_GRACE_SECONDS = 30  # A default of Kubernetes. So are those of _PROBE.
 _PROBE = {"initialDelaySeconds": 0, "periodSeconds": 10, "failureThreshold": 3}
 
 
 def pool_of(item: Tree) -> Pool | None:
-    """Return the pool that an object belongs to, by its labels."""
+    """Return the pool of an object, by its labels."""
     labels = mapping(item, "metadata", "labels")
     server, pool = text(labels, SERVER), text(labels, POOL)
     return (server, pool) if server and pool else None
 
 
 class Workload:
-    """A Deployment or a StatefulSet; `least` and `most` are its pods: a fixed number, or an autoscaler's bounds."""
+    """A Deployment or a StatefulSet. `least` and `most` are its pods: a fixed number, or an autoscaler's bounds."""
 
     def __init__(self, item: Tree, least: int, most: int) -> None:
         self.item, self.least, self.most = item, least, most
@@ -45,7 +45,7 @@ class Workload:
 
     @property
     def start_seconds(self) -> int:
-        """Longest time that start-up probes allow a pod, one after the other, and for which it then must stay ready."""
+        """Maximum time to become available: all startup probes, one after the other, and minReadySeconds."""
         settled = number(self.item, "spec", "minReadySeconds", default=0)
         return sum(_startup_seconds(one) for one in self.containers) + settled
 
@@ -84,17 +84,17 @@ def _startup_seconds(container: Tree) -> int:
 
 @dataclass(frozen=True)
 class Serving:
-    """What is served; nothing where there is no routing table that can be read."""
+    """The served models. Empty if there is no readable routing table."""
 
     models: dict[Pool, list[str]]
     loading: dict[Pool, str]  # `preload` or `on-demand`.
-    called: dict[Pool, str]  # What callers call the server of a pool.
-    bound: dict[Pool, str]  # Files of its models that load only with the release of the image that they were built for.
-    traffic: dict[str, str]  # Which versions the calls of each model reach, in words.
-    started_with: dict[Pool, set[str]]  # Models and versions that a replica serves only from its start on.
+    called: dict[Pool, str]  # The name of a pool's server for callers.
+    bound: dict[Pool, str]  # Files of its models that load only with the image release that they were built for.
+    traffic: dict[str, str]  # The versions that calls of each model reach, in words.
+    started_with: dict[Pool, set[str]]  # Models and versions that a replica serves only if it started with them.
 
     def places(self) -> dict[str, list[Pool]]:
-        """Return where each model is served: in several pools where its versions have pools of their own."""
+        """Return the pools of each model. Versions of a model can have separate pools."""
         found: dict[str, list[Pool]] = {}
         for pool, models in self.models.items():
             for model in models:
@@ -103,7 +103,7 @@ class Serving:
 
 
 def serving(objects: Sequence[Tree]) -> Serving:
-    """Return what a stack's objects serve, by the names of these: the table may call a server or pool otherwise."""
+    """Return what a stack's objects serve, by the objects' names. The table may name a server or pool differently."""
     found = Serving({}, {}, {}, {}, {}, {})
     services = {text(item, "metadata", "name"): pool_of(item) for item in objects if item.get("kind") == "Service"}
     there = {pool_of(item) for item in objects if item.get("kind") == "StatefulSet"}
@@ -120,7 +120,7 @@ def serving(objects: Sequence[Tree]) -> Serving:
             for pool in mappings(server, "pools"):
                 called = text(server, "name"), text(pool, "name")
                 behind = services.get(text(pool, "host").partition(".")[0])
-                made_as[called] = behind if behind and behind in there else called  # else it is before several pools
+                made_as[called] = behind if behind and behind in there else called  # else it serves several pools
                 found.loading[made_as[called]] = text(pool, "loading")
                 found.called[made_as[called]] = called[0]
                 found.bound[made_as[called]] = kind.bound_to_image if kind else ""
@@ -135,7 +135,7 @@ def serving(objects: Sequence[Tree]) -> Serving:
 
 
 def _traffic(table: Any) -> dict[str, str]:
-    """Return to which versions the calls of each model go, and with which share."""
+    """Return the versions that calls of each model reach, with their shares."""
     models: dict[str, list[Tree]] = {}
     for model in mappings(table, "models"):
         models.setdefault(text(model, "name"), []).append(model)
@@ -149,6 +149,6 @@ def _traffic(table: Any) -> dict[str, str]:
 
 
 def number(tree: Any, *path: str, default: int) -> int:
-    """Return the whole number at a path that is not negative, or the default."""
+    """Return the integer at a path, or the default if it is negative or missing."""
     found = at(tree, *path)
     return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else default

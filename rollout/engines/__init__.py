@@ -1,4 +1,4 @@
-"""Engines: what makes an environment true on a cluster. Each is a module; `find_engine` says which one is there."""
+"""Engines: the tools that apply a stack to a cluster. Each is a module, and `find_engine` returns an installed one."""
 
 from collections.abc import Callable, Mapping
 
@@ -22,19 +22,17 @@ def _helm(adopt: bool) -> Engine | None:
 
 
 FINDERS: Mapping[str, Callable[[bool], Engine | None]] = {"pulumi": _pulumi, "helm": _helm}
-"""How to find each engine, in the order in which they are tried; an engine's modules are imported when it is asked for.
+"""How to find each engine, in the order of preference. A module is imported when its engine is needed.
 
-Pulumi is the user's own, where it is on the PATH; Helm the user's own, or the one that is built for Tidegate.
+Pulumi must be on the PATH. Helm is the one on the PATH, or one that Tidegate builds.
 """
 
 
 def find_engine(wanted: str | None = None, *, adopt: bool = False) -> Engine:
-    """Return the engine of that name, or the first one that is there; raise CommandError where there is none.
-
-    With `adopt` it takes over a stack that another engine brought up.
-    """
+    """Return the engine of that name, or the first that is installed. Raise CommandError if there is none. With `adopt`
+    it takes over a stack that another engine brought up."""
     for name in [wanted] if wanted else FINDERS:
         engine = FINDERS[name](adopt)
         if engine is not None:
             return engine
-    raise CommandError("there is no `pulumi` on the PATH. Leave --engine out: Helm does it too.", NO_ENGINE)
+    raise CommandError("there is no `pulumi` on the PATH. Install it, or remove --engine to use Helm.", NO_ENGINE)

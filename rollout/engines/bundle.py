@@ -1,4 +1,4 @@
-"""What every engine is given, and what it can do."""
+"""The interface of all engines, and its input."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,40 +14,36 @@ from ..render import Rendered
 
 @dataclass(frozen=True)
 class Bundle:
-    """One stack with all that an engine needs of it, read and rendered once."""
+    """One stack with everything that an engine needs, read and rendered once."""
 
     stack: Stack
     rendered: Rendered
     lock: ImagesLock
-    definition: Path  # The file that the stack is known to come from.
-    read_from: Path | None = None  # The file that was read instead, where a rollout keeps its text.
+    definition: Path  # The file that the stack's configuration names.
+    read_from: Path | None = None  # The file to read instead: a rollout's own copy.
 
 
 class Engine(Protocol):
-    """Brings one stack up in the cluster of its data plane, and down again."""
+    """Applies one stack to the cluster of its data plane, and removes it."""
 
     @property
     def name(self) -> EngineName:
-        """What --engine names it."""
+        """Its value of --engine."""
 
     @property
     def title(self) -> str:
-        """Its name and version, for people."""
+        """Its name and version, for messages."""
 
     def render(self, stacks: Sequence[Stack], definition: Definition) -> list[Rendered]:
-        """Return the objects of each of these stacks as this engine makes them; no cluster is asked."""
+        """Return the objects of each stack as this engine makes them. Queries no cluster."""
 
     def check(self, stack: Stack, rendered: Rendered) -> None:
-        """Raise CommandError where `up` would refuse a stack before it changes anything, such as another engine's."""
+        """Raise CommandError if `up` would refuse a stack before it changes anything, such as another engine's."""
 
     def up(self, bundle: Bundle, *, wait: bool = True) -> bool:
-        """Bring a stack up, showing what happens; raise CommandError when it is not as declared.
-
-        `wait` waits until everything is ready. Returns False when it is known that nothing had to be changed.
-        """
+        """Apply a stack, and show progress. Raise CommandError if the stack is then not as declared. `wait` waits until
+        everything is ready. Returns False if nothing had to be changed."""
 
     def down(self, home: StackId, definition: Path) -> None:
-        """Take down what stands there, all but datasets and what holds them; raise CommandError when that is not done.
-
-        It need not be described any more; the definition is the one that it is known to come from.
-        """
+        """Remove a stack, except its datasets and what holds them. Raise CommandError if that fails. The stack need not
+        be in the definition any more. `definition` is the file that its configuration names."""

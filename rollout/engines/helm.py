@@ -1,7 +1,7 @@
 """Helm: installs the generated chart with a stack's values.
 
-Environment variables, which are the user's and are handed on as they are: KUBECONFIG, and Helm's own (HELM_…). Only
-HELM_DRIVER must not name another place for Helm's records than Secrets: they are read here too.
+Helm gets the user's environment, including KUBECONFIG and HELM_…, unchanged. HELM_DRIVER must not move Helm's records
+out of Secrets, because this module reads them.
 """
 
 import base64
@@ -24,7 +24,7 @@ from stacks.resolve import resolve
 from stacks.stack import Definition, Stack, StackId
 
 from .. import processes, tools
-from ..handover import keep_scale, mend, prune, to_helm
+from ..handover import keep_scale, prune, remove_manual_additions, to_helm
 from ..health import lacking, target_of
 from ..kubectl import Kubectl, KubernetesObject, as_list, explained, in_words
 from ..live import LiveState, as_declared, remaining_objects, require_there, state_of_stack
@@ -42,7 +42,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True)
 class Helm:
-    """A `helm` that is new enough."""
+    """A `helm` of a suitable version."""
 
     path: str
     version: str
@@ -51,11 +51,10 @@ class Helm:
 
     @property
     def title(self) -> str:
-        """Name, version and path of the program, for messages."""
         return f"Helm {self.version} ({self.path})"
 
     def render(self, stacks: Sequence[Stack], definition: Definition) -> list[Rendered]:
-        """Return the objects that the chart has for each stack, but for hooks; raise CommandError when Helm fails."""
+        """Return the objects of the chart for each stack, without hooks. Raise CommandError if Helm fails."""
         with ThreadPoolExecutor() as beside:
             return [*beside.map(lambda stack: self._rendered(stack, definition), stacks)]
 
@@ -69,18 +68,15 @@ class Helm:
         return rendered(stack.name, [item for item in documents if item], definition.file)
 
     def check(self, stack: Stack, rendered: Rendered) -> None:
-        """Raise CommandError where `up` would refuse a stack before it changes anything."""
         kube = Kubectl(stack.data_plane.context_name)
         if ownership.ensure_owner(kube, stack, "helm", adopt=self.adopt) is not None:
-            self._strangers(state_of_stack(kube, rendered.objects), stack, kube)
+            self._foreign(state_of_stack(kube, rendered.objects), stack, kube)
         elif text := ownership.owner_in_other_namespace(kube, stack):
             note(text)
 
     def up(self, bundle: Bundle, *, wait: bool = True) -> bool:
-        """Bring a stack up with its values; raise CommandError when it is not as declared.
-
-        A stack that stands as declared is only waited for, and False is returned: no revision is made.
-        """
+        """Apply a stack with its values. Raise CommandError if it is then not as declared. If the stack is already as
+        declared, this only waits for it, makes no revision, and returns False."""
         stack, objects = bundle.stack, bundle.rendered.objects
         kube = Kubectl(stack.data_plane.context_name)
         values, seconds = _values(stack, bundle.lock), timeout_seconds(objects)
@@ -95,7 +91,7 @@ class Helm:
         if owner is None:
             if text := ownership.owner_in_other_namespace(kube, stack):
                 note(text)
-            # Helm needs the namespace for its own records, as the release's own.
+            # Helm stores its records in the namespace, so it must exist, with the release's marks.
             namespace = next(item for item in objects if item["kind"] == "Namespace")
             head = {kind: {**namespace["metadata"].get(kind, {}), **of} for kind, of in helm_marks(stack).items()}
             owned = {**namespace, "metadata": {**namespace["metadata"], **head}}
@@ -105,18 +101,18 @@ class Helm:
                 looking = beside.submit(state_of_stack, kube, objects)
                 recovered = self._recover(kube, stack)
             live = state_of_stack(kube, objects) if recovered else looking.result()
-            if strangers := self._strangers(live, stack, kube):
-                to_helm(kube, strangers, helm_marks(stack))
+            if foreign := self._foreign(live, stack, kube):
+                to_helm(kube, foreign, helm_marks(stack))
                 live = state_of_stack(kube, objects)
-            # From here on it is this release that has the objects, whatever becomes of what follows.
+            # From here on this release owns the objects, even if one of the next steps fails.
             ownership.delete_release_records(kube, stack.former())
             keep_scale(kube, objects, live.declared)
-            mend(kube, objects, live.declared)
-            # The values come by standard input: what stands in them is nobody else's business. Server-side apply; what
-            # people changed by hand becomes as declared again.
+            remove_manual_additions(kube, objects, live.declared)
+            # Values go through standard input, because other users can read command lines. Server-side apply with
+            # --force-conflicts reverts manual changes.
             command = [self.path, "upgrade", "--install", release_of(stack)[0], str(CHART), *_where(kube, stack)]
             command += ["--values", "-", "--server-side=true", "--force-conflicts", "--hide-notes"]
-            # Helm itself would only ask whether the API server checks all fields, which every one does since 1.27.
+            # Skips Helm's query whether the API server validates all fields. Every one does since Kubernetes 1.27.
             command += ["--disable-openapi-validation", "--timeout", f"{seconds}s"]
             if wait:
                 command.append("--wait")
@@ -127,17 +123,17 @@ class Helm:
             prune(kube, live.gone)
             require_there(kube, objects)
         if owner is not None and owner.release and owner.release != release_of(stack):
-            note(f"release {owner.release[0]} is {release_of(stack)[0]} now.")
+            note(f"Renamed release {owner.release[0]} to {release_of(stack)[0]}.")
         if owner is not None and owner.engine == "pulumi":
             note(
-                f"{stack.name} is Helm's now. Pulumi's state still lists its objects, and `pulumi destroy` would delete"
-                " them: let it forget them, which deletes nothing, with"
+                f"Helm now manages {stack.name}. Pulumi's state still lists its objects, and `pulumi destroy` would"
+                " delete them. Remove them from the state, which deletes no object, with"
                 f" `pulumi stack rm --force --preserve-config {stack.name}`."
             )
         return True
 
     def down(self, home: StackId, definition: Path) -> None:
-        """Uninstall a stack's release; the chart keeps volumes, claims and the namespace that holds them."""
+        """Uninstall a stack's release. The chart keeps volumes, claims and their namespace."""
         del definition
         kube = Kubectl(home.data_plane.context_name)
         owner = ownership.ensure_owner(kube, home, "helm")
@@ -153,22 +149,22 @@ class Helm:
             prune(kube, [item for item in left if helm_release(item) in (None, *releases_of(home))])
             ownership.delete_release_records(kube, home.former())
 
-    def _strangers(self, live: LiveState, stack: Stack, kube: Kubectl) -> list[KubernetesObject]:
-        """Return what is not the release's; raise CommandError unless it is to be adopted."""
-        if strangers := _not_of_release(live, stack):
-            ownership.require_ours(strangers, stack, kube.context, adopt=self.adopt)
-        return strangers
+    def _foreign(self, live: LiveState, stack: Stack, kube: Kubectl) -> list[KubernetesObject]:
+        """Return objects that are not the release's. Raise CommandError unless they are to be adopted."""
+        if foreign := _not_of_release(live, stack):
+            ownership.require_ours(foreign, stack, kube.context, adopt=self.adopt)
+        return foreign
 
     def _uninstall(self, kube: Kubectl, stack: StackId) -> list[str]:
         name, how = release_of(stack)[0], ("--wait", f"--timeout={_DOWN_SECONDS}s")
         return [self.path, "uninstall", name, *_where(kube, stack), *how]
 
     def _recover(self, kube: Kubectl, stack: Stack) -> bool:
-        """Put right what a Helm left that was killed, and say whether there was anything.
+        """Clean up after a killed Helm. Return whether that was necessary.
 
-        The caller holds the lease: no other one is at work. A pending record stops every later upgrade. It is deleted,
-        and the upgrade that follows finishes what was begun: it finds the objects that there are already by Helm's own
-        marks. Rolling back first would restart pods twice.
+        The caller holds the lease, so no other Helm runs. A pending record blocks every later upgrade, so it is
+        deleted. The next upgrade finds the existing objects by Helm's marks and completes the work. A rollback first
+        would restart pods twice.
         """
         found = records(kube, stack, "status!=superseded")
         if not found:
@@ -176,11 +172,11 @@ class Helm:
         last, release = found[-1], release_of(stack)[0]
         status = last["metadata"]["labels"].get("status", "")
         if status.startswith("pending-"):
-            note(f"revision {last['metadata']['labels']['version']} of {release} was not finished; going on …")
+            note(f"revision {last['metadata']['labels']['version']} of {release} was not finished. Continuing …")
             kube.run("delete", "secret", last["metadata"]["name"], "-n", stack.namespace)
             return True
         if status == "uninstalling":
-            note(f"{release} was being taken down, and that was not finished; finishing it …")
+            note(f"{release} was not completely uninstalled. Finishing that first …")
             done = processes.run(self._uninstall(kube, stack), seconds=_DOWN_SECONDS + 60)
             if done.returncode:
                 raise CommandError(f"{release} cannot be uninstalled: {in_words(done.stderr)}")
@@ -189,23 +185,23 @@ class Helm:
 
 
 def find(adopt: bool = False) -> Helm:
-    """Return the `helm` that is there, or is built; raise CommandError when there is none."""
+    """Return the installed or built `helm`. Raise CommandError if there is none."""
     driver = os.environ.get("HELM_DRIVER", "")
     if driver not in ("", "secret", "secrets"):
         raise CommandError(
-            f"HELM_DRIVER is {escaped(driver)}, and Tidegate knows only Helm releases that are kept in Secrets: unset"
-            " it, or bring the stack up with `helm upgrade --install` (docs/helm.md).",
+            f"HELM_DRIVER is {escaped(driver)}, but Tidegate supports only Helm releases in Secrets. Unset HELM_DRIVER,"
+            " or run `helm upgrade --install` yourself (docs/helm.md).",
             WRONG_INPUT,
         )
     try:
         found = tools.find(tools.HELM)
     except tools.ToolError as error:
-        raise CommandError(f"there is no Helm, and it cannot be built:\n{error}", NO_ENGINE) from None
+        raise CommandError(f"Helm is not installed and cannot be built:\n{error}", NO_ENGINE) from None
     return Helm(str(found.path), found.version, adopt)
 
 
 def _is_up_to_date(kube: Kubectl, stack: Stack, objects: Sequence[KubernetesObject], values: Mapping[str, Any]) -> bool:
-    """Say whether a stack stands as it is declared, by a revision that was finished: there is nothing to be done."""
+    """Whether a stack is as declared, by a finished revision, so that nothing has to be done."""
     with ThreadPoolExecutor(1) as beside:
         looking = beside.submit(state_of_stack, kube, objects)
         recorded = records(kube, stack, "status!=superseded")
@@ -215,10 +211,8 @@ def _is_up_to_date(kube: Kubectl, stack: Stack, objects: Sequence[KubernetesObje
 
 
 def is_of(record: KubernetesObject, chart: Path, values: Mapping[str, Any]) -> bool:
-    """Say whether a record tells of a revision that was deployed from this chart, as it is now, with these values.
-
-    Helm would render the same objects and hooks of them again.
-    """
+    """Whether a record is of a deployed revision of this version of the chart with these values. Helm would render the
+    same objects and hooks from them again."""
     if record["metadata"]["labels"].get("status") != "deployed":
         return False
     try:
@@ -228,7 +222,7 @@ def is_of(record: KubernetesObject, chart: Path, values: Mapping[str, Any]) -> b
         same_head = made_of["metadata"] == yaml.load((chart / "Chart.yaml").read_bytes(), _LOADER)
         same_values = made_of["values"] == yaml.load((chart / "values.yaml").read_bytes(), _LOADER)
         config = release.get("config") or {}
-    except (ValueError, KeyError, TypeError, AttributeError, OSError, EOFError):  # of a Helm that writes otherwise
+    except (ValueError, KeyError, TypeError, AttributeError, OSError, EOFError):  # another Helm's format
         return False
     files = {str(path.relative_to(chart)): path.read_bytes() for path in (chart / "templates").rglob("*.*")}
     return same_head and same_values and templates == files and config == json.loads(json.dumps(values))
@@ -246,7 +240,7 @@ def _where(kube: Kubectl, stack: StackId) -> tuple[str, ...]:
     return "--kube-context", kube.context, "--namespace", stack.namespace
 
 
-def _why(said: str, kube: Kubectl, stack: StackId) -> str:
-    lines = [line for line in said.splitlines() if "warnings.go" not in line and not line.startswith("level=")]
-    said = "\n".join(lines) or said
-    return explained(said, kube.context) or f"Helm did not bring {stack.name} to its end: {in_words(said)}"
+def _why(output: str, kube: Kubectl, stack: StackId) -> str:
+    lines = [line for line in output.splitlines() if "warnings.go" not in line and not line.startswith("level=")]
+    output = "\n".join(lines) or output
+    return explained(output, kube.context) or f"Helm failed for {stack.name}: {in_words(output)}"

@@ -1,4 +1,4 @@
-"""One run at a time: a Lease in the environment's namespace, held while an engine that has no lock of its own works."""
+"""One run at a time: a Lease in the environment's namespace, held while an engine without an own lock works."""
 
 import getpass
 import json
@@ -23,38 +23,36 @@ from ..terminal import note
 NAME = "tidegate-up"
 SECONDS = 30  # A holder that has not renewed its Lease for so long counts as dead.
 _RENEWED_EVERY = 8.0
-_ASKED_AGAIN_AFTER = 1.0  # Without an answer of the API server.
+_RETRIED_AFTER = 1.0  # After a failed request to the API server.
 _LONGEST_WAIT = 3600.0
 _TOKEN = re.compile(r" \(([0-9a-f]{32})\)$")
 
 
 @dataclass
 class RolloutLease:
-    """Whether a run still has its Lease: another one may have taken it for dead."""
+    """Whether a run still has its Lease. Another run may have taken it over."""
 
     namespace: str
-    lost: str = ""  # The holder that has it now, when it is lost.
-    version: str = ""  # What this run has written last.
+    lost: str = ""  # The new holder, after the Lease was lost.
+    version: str = ""  # The resourceVersion of this run's last write.
     identity: str = field(default_factory=lambda: f"{_user()}@{socket.gethostname()}, process {os.getpid()}")
     token: str = field(default_factory=lambda: secrets.token_hex(16))
-    """Identifies this run among all runs on all machines, whatever their hosts and processes are called."""
-    failures: list[str] = field(default_factory=list)  # Reasons already shown why the Lease could not be written.
+    """Identifies this run. Hosts and process ids on several machines can be the same."""
+    failures: list[str] = field(default_factory=list)  # Errors of writing the Lease that were already printed.
 
     def ensure_held(self) -> None:
-        """Raise CommandError when the Lease is lost: two runs at once would undo each other's work."""
+        """Raise CommandError if the Lease is lost, because two runs at a time would undo each other's work."""
         if self.lost:
             raise CommandError(
-                f"{_words(self.lost)} has taken over the work in {self.namespace}, because this run did not renew its"
-                f" Lease for {SECONDS} seconds. This run was stopped, and the other one finishes the work."
+                f"{_words(self.lost)} took over the work in {self.namespace}, because this run did not renew its"
+                f" Lease for {SECONDS} seconds. This run was stopped. The other run finishes the work."
             )
 
 
 @contextmanager
 def acquire_lease(kube: Kubectl, namespace: str) -> Iterator[RolloutLease]:
-    """Hold the Lease of a namespace; wait while another run holds it, and take it over from one that is dead.
-
-    A holder is dead if it does not renew the Lease.
-    """
+    """Hold the Lease of a namespace. Wait while another run holds it, and take it over if that run is dead. A holder is
+    dead if it stops renewing the Lease."""
     hold = RolloutLease(namespace)
     if not _acquired(kube, hold):
         yield hold
@@ -68,7 +66,7 @@ def acquire_lease(kube: Kubectl, namespace: str) -> Iterator[RolloutLease]:
         over.set()
         renewing.join()
         lease = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{NAME}"
-        as_written = json.dumps({"preconditions": {"resourceVersion": hold.version}})  # nobody took us for dead since
+        as_written = json.dumps({"preconditions": {"resourceVersion": hold.version}})  # unless another run took it over
         with _noted(hold):
             done = kube.run("delete", "--raw", lease, "-f", "-", stdin=as_written, check=False)
             if done.returncode and "Conflict" not in done.stderr and "NotFound" not in done.stderr:
@@ -77,7 +75,7 @@ def acquire_lease(kube: Kubectl, namespace: str) -> Iterator[RolloutLease]:
 
 @contextmanager
 def _noted(hold: RolloutLease) -> Iterator[None]:
-    """Show, once, that the Lease cannot be renewed or given back: it may be a right that is missing."""
+    """Print, once for each error, that the Lease cannot be renewed or deleted: a permission may be missing."""
     try:
         yield
     except CommandError as error:
@@ -87,13 +85,13 @@ def _noted(hold: RolloutLease) -> Iterator[None]:
 
 
 def _acquired(kube: Kubectl, hold: RolloutLease) -> bool:
-    """Wait for the Lease; return False where Leases may not be made, and one has to do without."""
-    namespace, end, said = hold.namespace, time.monotonic() + _LONGEST_WAIT, ""
+    """Wait for the Lease. Return False if no Leases can be written, so that the run must do without."""
+    namespace, end, shown = hold.namespace, time.monotonic() + _LONGEST_WAIT, ""
     seen: dict[str, float] = {}
-    lease: KubernetesObject | None = None  # as it mostly is: asked for only when it cannot be made
+    lease: KubernetesObject | None = None  # usually there is none: read it only if it cannot be created
     while True:
         holder = _holder(lease)
-        # Clocks differ between machines: what counts is how long we ourselves have seen no sign of life.
+        # Clocks differ between machines, so measure how long this run has seen no renewal.
         renewed = str((lease["metadata"] if lease else {}).get("resourceVersion"))
         fresh = time.monotonic() - seen.setdefault(renewed, time.monotonic()) < SECONDS
         if lease is None or not fresh:
@@ -101,18 +99,18 @@ def _acquired(kube: Kubectl, hold: RolloutLease) -> bool:
             if answer.returncode == 0:
                 return True
             if "cannot create" in answer.stderr or "cannot update" in answer.stderr:
-                note(f"no Lease may be written in {namespace}: nothing stops another run from working there too.")
+                note(f"warning: no permission to write a Lease in {namespace}, so another run could work there too.")
                 return False
-            # Somebody else was faster, with a Lease of their own or with giving theirs up; or there is no namespace.
+            # Another run created or deleted its Lease first, or there is no namespace.
             faster = ("AlreadyExists", "Conflict") if lease is None else ("Conflict", "NotFound")
             if not any(word in answer.stderr for word in faster):
                 raise CommandError(kube.why(answer.stderr, "create"))
         else:
             at_work = f"{_words(holder)} is at work in {namespace}"
             if time.monotonic() > end:
-                raise CommandError(f"{at_work} since an hour at least; run this again later.")
-            if said != at_work:
-                said = at_work
+                raise CommandError(f"{at_work} for more than an hour. Run this again later.")
+            if shown != at_work:
+                shown = at_work
                 note(f"waiting: {at_work} …")
             time.sleep(1)
         lease = kube.get("lease", NAME, namespace)
@@ -123,7 +121,7 @@ def _holder(lease: KubernetesObject | None) -> str:
 
 
 def _written(kube: Kubectl, hold: RolloutLease, before: KubernetesObject | None) -> "CompletedProcess[str]":
-    """Make the Lease, or make it ours if it is still as it was seen, and return what the API server says."""
+    """Create the Lease, or take it over if it is unchanged. Return the API server's response."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     seen = {} if before is None else {"resourceVersion": before["metadata"]["resourceVersion"]}
     lease = {
@@ -139,10 +137,10 @@ def _written(kube: Kubectl, hold: RolloutLease, before: KubernetesObject | None)
 
 
 def _renew(kube: Kubectl, hold: RolloutLease, over: threading.Event) -> None:
-    """Give signs of life, and note when somebody else has the Lease. One that was deleted is made anew."""
+    """Renew the Lease until `over`, and notice if another run has it. A deleted Lease is created again."""
     pause = _RENEWED_EVERY
     while not over.wait(pause) and not hold.lost:
-        pause = _ASKED_AGAIN_AFTER
+        pause = _RETRIED_AFTER
         with _noted(hold):
             lease = kube.get("lease", NAME, hold.namespace)
             if lease is not None and _holder(lease) != _named(hold):
@@ -165,5 +163,5 @@ def _named(hold: RolloutLease) -> str:
 
 
 def _words(holder: str) -> str:
-    """Return a holder without its token, for people."""
+    """Return a holder without its token, for messages."""
     return escaped(_TOKEN.sub("", holder))

@@ -1,4 +1,4 @@
-"""Which engine has brought a stack up: found on the objects themselves, before another one touches them."""
+"""The engine that brought a stack up, as its objects show, before another engine changes them."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ _LONGEST_NAME = 53
 
 
 def release_of(stack: StackId) -> Release:
-    """Return a stack's release: of its own name, or where that is too long for Helm, its begin and a hash."""
+    """Return a stack's release, of the stack's name. If that is too long for Helm, its beginning and a hash."""
     if len(stack.name) <= _LONGEST_NAME:
         return stack.name, stack.namespace
     digest = hashlib.sha256(stack.name.encode()).hexdigest()[:8]
@@ -30,25 +30,25 @@ def release_of(stack: StackId) -> Release:
 
 
 def releases_of(stack: StackId) -> tuple[Release, ...]:
-    """Return a stack's release, and those that it may have had under its former names."""
+    """Return a stack's release, and its possible releases under former names."""
     return tuple(release_of(each) for each in (stack, *stack.former()))
 
 
 def helm_marks(stack: StackId) -> dict[str, dict[str, str]]:
-    """Return what Helm writes on the objects of a stack's release."""
+    """Return the labels and annotations that Helm writes on the objects of a stack's release."""
     name, namespace = release_of(stack)
     annotations = {HELM_NAME: name, HELM_NAMESPACE: namespace}
     return {"labels": {"app.kubernetes.io/managed-by": "Helm"}, "annotations": annotations}
 
 
 def helm_release(item: KubernetesObject) -> Release | None:
-    """Return the Helm release that an object belongs to."""
+    """Return the Helm release of an object."""
     annotations = item["metadata"].get("annotations") or {}
     return (annotations[HELM_NAME], annotations.get(HELM_NAMESPACE, "")) if HELM_NAME in annotations else None
 
 
 def records(kube: Kubectl, stack: StackId, *which: str) -> list[KubernetesObject]:
-    """Return Helm's records of a stack's release, oldest first; `which` are further conditions on their labels."""
+    """Return Helm's records of a stack's release, oldest first. `which` are further label selectors."""
     selector = ",".join(("owner=helm", f"name={release_of(stack)[0]}", *which))
     theirs = ("-l", selector, "--field-selector", "type=helm.sh/release.v1")
     found = kube.find(["secrets"], "-n", stack.namespace, *theirs)
@@ -56,7 +56,7 @@ def records(kube: Kubectl, stack: StackId, *which: str) -> list[KubernetesObject
 
 
 def delete_release_records(kube: Kubectl, stacks: Iterable[StackId]) -> None:
-    """Take Helm's records of these stacks away: their objects stay as they are, and nobody knows of the releases."""
+    """Delete Helm's records of these stacks. Their objects stay, but Helm no longer knows the releases."""
     for stack in stacks:
         for record in records(kube, stack):
             kube.run("delete", "secret", record["metadata"]["name"], "-n", stack.namespace)
@@ -64,14 +64,14 @@ def delete_release_records(kube: Kubectl, stacks: Iterable[StackId]) -> None:
 
 @dataclass(frozen=True)
 class Owner:
-    """The owner of a namespace: an engine, or none of ours."""
+    """The owner of a namespace: an engine, or something else."""
 
-    engine: str  # `helm`, `pulumi`, `kubectl`, or empty for somebody who is none of ours.
+    engine: str  # `helm`, `pulumi`, `kubectl`, or empty for none of these.
     release: Release | None = None
 
 
 def owner_of(kube: Kubectl, stack: StackId) -> Owner | None:
-    """Return who has a stack's namespace; None where there is no such namespace."""
+    """Return the owner of a stack's namespace. None if the namespace does not exist."""
     namespace = kube.get("namespace", stack.namespace)
     if namespace is None:
         return None
@@ -80,15 +80,15 @@ def owner_of(kube: Kubectl, stack: StackId) -> Owner | None:
         going = ("NamespaceContentRemaining", "NamespaceFinalizersRemaining")
         why = [one["message"] for one in conditions if one.get("status") == "True" and one.get("type") in going]
         kubectl = f"kubectl --context {in_shell(kube.context)}"
-        said = f": {escaped(why[-1])}" if why else ""
-        raise CommandError(BEING_DELETED.format(namespace=stack.namespace, kubectl=kubectl, why=said))
+        reason = f": {escaped(why[-1])}" if why else ""
+        raise CommandError(BEING_DELETED.format(namespace=stack.namespace, kubectl=kubectl, why=reason))
     return owner_in(kube, stack, namespace)
 
 
 def owner_in(kube: Kubectl, stack: StackId, namespace: KubernetesObject) -> Owner:
-    """Return who has a stack's namespace, which has been read."""
+    """Return the owner of a stack's namespace, given that namespace."""
     release = helm_release(namespace)
-    if release is None:  # another engine began to adopt it, and was stopped
+    if release is None:  # another engine may have been stopped while it adopted the stack
         release = next((release_of(each) for each in (stack, *stack.former()) if records(kube, each)), None)
     if release is not None:
         return Owner("helm", release)
@@ -99,7 +99,7 @@ def owner_in(kube: Kubectl, stack: StackId, namespace: KubernetesObject) -> Owne
 
 
 def ensure_owner(kube: Kubectl, stack: StackId, engine: str, *, adopt: bool = False) -> Owner | None:
-    """Return who has a stack; raise CommandError where that is another engine, and it is not to be adopted."""
+    """Return the owner of a stack. Raise CommandError if it is another engine and `adopt` is false."""
     owner = owner_of(kube, stack)
     if owner is None or adopt or (owner.engine == engine and owner.release in (None, *releases_of(stack))):
         return owner
@@ -108,21 +108,21 @@ def ensure_owner(kube: Kubectl, stack: StackId, engine: str, *, adopt: bool = Fa
         "helm": f"{stack.name} was brought up with Helm, as release {name} in namespace {of}.",
         "pulumi": f"{stack.name} was brought up with Pulumi.",
         "kubectl": f"{stack.name} was brought up with kubectl, or by a GitOps controller.",
-        "": f"The namespace {stack.namespace} is there already, and was made by somebody else.",
+        "": f"The namespace {stack.namespace} already exists, and Tidegate did not create it.",
     }[owner.engine]
     raise CommandError(f"{whose}\n    {_how_to_move(owner, stack, engine, kube.context)}")
 
 
 def require_ours(objects: Sequence[KubernetesObject], stack: StackId, context: str, *, adopt: bool) -> None:
-    """Raise CommandError for objects that exist and are not the release's, unless they are to be adopted."""
+    """Raise CommandError for objects that exist but are not the release's, unless they are to be adopted."""
     foreign = [item for item in objects if not _is_labelled(item, stack) and item["kind"] != "Namespace"]
     foreign = foreign or [item for item in objects if helm_release(item) not in (None, *releases_of(stack))]
     if not foreign and (adopt or all(helm_release(item) for item in objects)):
-        return  # without being told to be adopted, where a release of the stack's former name has all of them
+        return  # no --adopt is needed if a release of the stack's former name has all of them
     shown = listed((f"{item['kind']} {item['metadata']['name']}" for item in foreign or objects), most=6)
     if foreign:
-        what = f"needs objects that exist in {context} and belong to somebody else: {shown}"
-        do = "Nothing was changed. Rename or delete them, or name another namespace in the definition."
+        what = f"needs objects that exist in {context} but belong to someone else: {shown}"
+        do = "Nothing was changed. Rename or delete them, or set another namespace in the definition."
     else:
         what = f"has objects in {context} that are not Helm's: {shown}"
         do = _how_to_move(Owner("kubectl"), stack, "helm", context)
@@ -130,43 +130,41 @@ def require_ours(objects: Sequence[KubernetesObject], stack: StackId, context: s
 
 
 def owner_in_other_namespace(kube: Kubectl, stack: StackId) -> str:
-    """Return what the cluster has of a stack of this name in another namespace, in words; else an empty text.
-
-    Raises CommandError if it is this very stack. Without a `platform` it may be another definition's.
-    """
+    """Return a sentence about objects of a stack of this name in another namespace, or an empty text. Raises
+    CommandError if it is this very stack. Without a `platform`, it may be another definition's."""
     plane = stack.data_plane
     for namespace in kube.find(["namespaces"], "-l", f"{PART_OF}=tidegate,{INSTANCE}={stack.environment.made_as}"):
-        said, was = mapping(definition_in([namespace]), "dataPlane"), namespace["metadata"]["name"]
-        if was == stack.namespace or (said.get("name"), said.get("platform")) != (plane.name, plane.platform):
+        recorded, was = mapping(definition_in([namespace]), "dataPlane"), namespace["metadata"]["name"]
+        if was == stack.namespace or (recorded.get("name"), recorded.get("platform")) != (plane.name, plane.platform):
             continue
         if left := left_in(kube, stack, was):
             if plane.platform is not None:
                 raise CommandError(refused_move(kube, stack, was, left))
-            return f"{stays(kube, stack, was, left)}\n  If they are another definition's, set `platform` in both"
+            return f"{stays(kube, stack, was, left)}\n  If they belong to another definition, set `platform` in both"
     return ""
 
 
 def left_in(kube: Kubectl, stack: StackId, namespace: str) -> list[KubernetesObject]:
-    """Return what a stack has in another namespace, without what is kept for its data."""
+    """Return the objects of a stack in another namespace, except those that hold data."""
     environment = stack.environment.model_copy(update={"namespace": namespace})
     return remaining_objects(kube, StackId(environment, stack.data_plane))
 
 
 def refused_move(kube: Kubectl, stack: StackId, was: str, left: Sequence[KubernetesObject]) -> str:
-    """Return why a stack does not get another namespace while it runs, and what to do."""
+    """Return why a running stack cannot change its namespace, and what to do."""
     down = tidegate("down", cluster=kube.context, stack=stack.name)
     return (
-        f"{stack.name} has {counted(left, 'object')} in namespace {was}, and the definition names {stack.namespace}:"
-        " a stack cannot move to another namespace while it runs. Nothing was changed.\n"
-        f"    Set the namespace back to {was}. To move the stack, run `{down}` with it, and then set the new one."
+        f"{stack.name} has {counted(left, 'object')} in namespace {was}, but the definition sets {stack.namespace}:"
+        " a running stack cannot move to another namespace. Nothing was changed.\n"
+        f"    Set the namespace back to {was}. To move the stack, run `{down}` first, and then set the new namespace."
         " Volumes and claims stay where they are."
     )
 
 
 def stays(kube: Kubectl, stack: StackId, was: str, left: Sequence[KubernetesObject]) -> str:
-    """Return a note about what a stack also has in another namespace."""
+    """Return a note about the objects of a stack in another namespace."""
     kubectl = f"kubectl --context {in_shell(kube.context)}"
-    words = f"{stack.name} also has {counted(left, 'object')} in namespace {was}. They stay; to list them:"
+    words = f"{stack.name} also has {counted(left, 'object')} in namespace {was}. They stay. To list them:"
     return f"{words} {kubectl} get all -n {was}"
 
 
@@ -178,12 +176,12 @@ def _is_labelled(item: KubernetesObject, stack: StackId) -> bool:
 def _how_to_move(owner: Owner, stack: StackId, engine: str, context: str) -> str:
     goal = tidegate("up", cluster=context, stack=stack.name, engine=engine, adopt=True)
     if owner.release not in (None, *releases_of(stack)):
-        former = "If that is what the stack was called before, say so with formerly, in its data plane or environment"
-        return f"Nothing was changed. {former}, and it is moved. Else uninstall that release first; its volumes stay."
+        former = "If it is the stack's former name, add that under formerly of its data plane or environment"
+        return f"Nothing was changed. {former}. Otherwise uninstall that release first. Its volumes stay."
     if not owner.engine:
-        return f"Nothing was changed. If it is meant for this stack, adopt it: {goal}"
+        return f"Nothing was changed. If this stack should use it, adopt it: {goal}"
     can = "You can"
     if owner.engine in ("helm", "pulumi"):
-        can = f"Go on with the same one ({tidegate('up', cluster=context, stack=stack.name, engine=owner.engine)}), or"
-    adopted = "The objects are adopted as they are, no pod restarts; docs/helm.md tells what that leaves behind."
+        can = f"Use the same engine ({tidegate('up', cluster=context, stack=stack.name, engine=owner.engine)}), or"
+    adopted = "The objects are adopted as they are, and no pod restarts. docs/helm.md lists what stays behind."
     return f"Nothing was changed. {can} move it: {goal}\n    {adopted}"

@@ -1,6 +1,6 @@
-"""Pulumi as an engine: what a stack's cluster needs before and after it goes to work.
+"""Pulumi as an engine: the work before and after it runs.
 
-That is what other engines, killed runs and people's hands have left.
+That work handles what other engines, killed runs and manual changes left in a stack's cluster.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from stacks.problems import escaped
 from stacks.stack import Definition, Stack, StackId
 
 from ..changes.compare import identity
-from ..handover import keep_scale, mend, prune, to_pulumi
+from ..handover import keep_scale, prune, remove_manual_additions, to_pulumi
 from ..kubectl import Kubectl, KubernetesObject
 from ..live import LiveState, as_declared, remaining_objects, require_there, state_of_stack
 from ..render import Rendered, render
@@ -26,7 +26,7 @@ from .pulumi_state import Plan, State
 from .watched import await_ready, timeout_seconds
 
 READ_FROM = "TIDEGATE_READ_FROM"
-"""Names the file that the program reads in the place of the definition that the stack's configuration names."""
+"""Names a file for the program to read instead of the definition in the stack's configuration."""
 _UPSERT = "PULUMI_K8S_UPSERT_EXISTING_OBJECTS"
 
 
@@ -40,15 +40,13 @@ class Pulumi:
 
     @property
     def title(self) -> str:
-        """Name, version and path of the program, for messages."""
         return str(self.cli)
 
     def render(self, stacks: Sequence[Stack], definition: Definition) -> list[Rendered]:
-        """Return the objects of each of these stacks, of the components in this process."""
         return [render(stack, definition) for stack in stacks]
 
     def check(self, stack: Stack, rendered: Rendered) -> None:
-        """Raise CommandError where `up` would refuse a stack, or Pulumi could not bring it up."""
+        """Raise CommandError if `up` would refuse a stack, or if Pulumi could not apply it."""
         kube = Kubectl(stack.data_plane.context_name)
         _, state = pulumi_state.found(_in_project(self.cli), stack)
         _, planned, _ = self._planned(kube, stack, rendered.objects, state)
@@ -56,17 +54,15 @@ class Pulumi:
             note(text)
 
     def up(self, bundle: Bundle, *, wait: bool = True) -> bool:
-        """Bring a stack up; raise CommandError when it is not as declared. Pulumi always waits.
-
-        If the stack already is as declared, this only waits until it is ready, and returns False.
-        """
+        """Apply a stack. Raise CommandError if it is then not as declared. Pulumi always waits. If the stack already is
+        as declared, this only waits until it is ready, and returns False."""
         stack, objects = bundle.stack, bundle.rendered.objects
         kube = Kubectl(stack.data_plane.context_name)
         cli = _in_project(self.cli)
         with ThreadPoolExecutor(2) as beside:
-            asking = beside.submit(pulumi_state.found, cli, stack)
+            querying = beside.submit(pulumi_state.found, cli, stack)
             looking = beside.submit(state_of_stack, kube, objects)
-            resources, state = asking.result()
+            resources, state = querying.result()
             owner, planned, live = self._planned(kube, stack, objects, state, looking.result())
         known = stack.name in resources and pulumi_cli.is_configured(cli, stack, bundle.definition)
         if known and _is_up_to_date(kube, objects, state, planned, live):
@@ -83,7 +79,7 @@ class Pulumi:
         if bundle.read_from is not None:
             environment[READ_FROM] = str(bundle.read_from.resolve())
         if self.adopt or planned.adopts:
-            # Objects may be there that Pulumi's state does not list; otherwise that is an error.
+            # Objects may exist that Pulumi's state does not list, which would otherwise be an error.
             environment[_UPSERT] = "true"
         was_helms = owner is not None and owner.engine == "helm"
         if owner is not None:
@@ -91,12 +87,12 @@ class Pulumi:
                 to_pulumi(kube, [*live.declared, *live.gone])
                 live = state_of_stack(kube, objects)
             keep_scale(kube, objects, live.declared)
-            mend(kube, objects, live.declared)
-        told = replace(cli, environment=environment)
-        _finish(cli, pulumi_cli.operate(told, stack, bundle.definition, pulumi_cli.UP, resources))
+            remove_manual_additions(kube, objects, live.declared)
+        configured = replace(cli, environment=environment)
+        _finish(cli, pulumi_cli.operate(configured, stack, bundle.definition, pulumi_cli.UP, resources))
         if state.pending:
             refresh = ["refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--stack", stack.name]
-            pulumi_cli.ask(cli, stack, refresh)
+            pulumi_cli.run(cli, stack, refresh)
         if was_helms:
             ownership.delete_release_records(kube, (stack, *stack.former()))
         prune(kube, live.gone if owner is not None else [])
@@ -111,7 +107,7 @@ class Pulumi:
         state: State,
         live: LiveState | None = None,
     ) -> tuple[Owner | None, Plan, LiveState]:
-        """Return whose a stack is, what is to be done about its state, and what there is; raise CommandError."""
+        """Return a stack's owner, the changes of its state, and its live objects. Raise CommandError."""
         owner = ownership.ensure_owner(kube, stack, "pulumi", adopt=self.adopt)
         live = live or state_of_stack(kube, objects)
         planned = pulumi_state.plan(state, stack, kube, objects, live)
@@ -124,10 +120,8 @@ class Pulumi:
         return owner, planned, live
 
     def down(self, home: StackId, definition: Path) -> None:
-        """Take a stack down; its datasets are protected, and what holds them stays too.
-
-        Pulumi destroys what its state lists, wherever that is. It only runs if that is this namespace of this cluster.
-        """
+        """Remove a stack. Its datasets are protected, and what holds them stays too. Pulumi destroys what its state
+        lists, wherever that is. So it runs only if that is this namespace and cluster."""
         kube = Kubectl(home.data_plane.context_name)
         ownership.ensure_owner(kube, home, "pulumi")
         cli = _in_project(self.cli)
@@ -155,21 +149,21 @@ def _is_up_to_date(
 
 
 def find(adopt: bool = False) -> Pulumi | None:
-    """Return the `pulumi` on the PATH as an engine; None where there is none."""
+    """Return the `pulumi` on the PATH as an engine, or None."""
     cli = pulumi_cli.find()
     return None if cli is None else Pulumi(cli, adopt)
 
 
 def _finish(cli: PulumiCli, code: int) -> None:
     if code:
-        raise CommandError(f"{cli} ended with exit code {code}; what it says stands above.")
+        raise CommandError(f"{cli} ended with exit code {code}. Its output is above.")
 
 
 def _in_project(cli: PulumiCli) -> PulumiCli:
-    """Return Pulumi if there is a project to run it in; raises CommandError."""
+    """Return Pulumi if there is a project to run it in. Raises CommandError otherwise."""
     if not (pulumi_cli.PROJECT / "Pulumi.yaml").is_file():
         raise CommandError(
             f"{escaped(str(Path.cwd()))} has no Pulumi project, and Tidegate's own is not installed here.\n"
-            "    Run this in the folder of your platform, which `tidegate init` writes, or add --engine helm."
+            "    Run this in the directory of your platform, which `tidegate init` writes, or add --engine helm."
         )
     return cli

@@ -1,7 +1,7 @@
 """The user's own Pulumi: runs the program with `pulumi up`, against the user's backend and cluster.
 
-Environment variables of the user are handed on as they are: PULUMI_BACKEND_URL, PULUMI_ACCESS_TOKEN, PULUMI_HOME,
-PULUMI_CONFIG_PASSPHRASE (or …_FILE) and KUBECONFIG. What a run needs beyond them stands in `PulumiCli.environment`.
+Pulumi gets the user's environment unchanged: PULUMI_BACKEND_URL, PULUMI_ACCESS_TOKEN, PULUMI_HOME,
+PULUMI_CONFIG_PASSPHRASE (or …_FILE), KUBECONFIG. `PulumiCli.environment` has the additional variables.
 """
 
 import json
@@ -31,127 +31,123 @@ from ..terminal import note, tidegate
 ROOT = Path(__file__).resolve().parents[2]
 _HERE = Path("Pulumi.yaml")
 PROJECT = Path.cwd() if _HERE.is_file() and "name: tidegate\n" in _HERE.read_text("utf-8", "replace") else ROOT
-"""Folder of the Pulumi project: that of a platform of one's own (`tidegate init`), else the root of the checkout."""
-DEFAULT_DEFINITION = "stacks/inference.yaml"  # What the program reads when a stack's configuration names no definition.
-OLDEST = (3, 219, 0)  # The first version that reads `requiredPulumiVersion`, which stands in Pulumi.yaml too.
+"""Directory of the Pulumi project: that of a platform (`tidegate init`), else the root of the checkout."""
+DEFAULT_DEFINITION = "stacks/inference.yaml"  # The program's default, if a stack's configuration sets no definition.
+OLDEST = (3, 219, 0)  # The first version that reads `requiredPulumiVersion`. The same is in Pulumi.yaml.
 GET_PULUMI = "How to install Pulumi: https://www.pulumi.com/docs/install"
 UP = ("up", "--yes", "--skip-preview", "--refresh")
-"""Refreshed first: Pulumi compares with its state, and a hand may have changed the cluster."""
+"""Refreshes first, because Pulumi compares with its state, but someone may have changed the cluster."""
 DESTROY = ("destroy", "--yes", "--skip-preview", "--refresh", "--exclude-protected")
-"""All but datasets and what holds them."""
+"""Everything except datasets and what holds them."""
 
 _PROGRESS = re.compile(
     r"@ |[ +~-]{4}(?:(?P<program>pulumi:pulumi:Stack \S+ )|\S+:\S+ \S+ )(?:\w+ing (?:\([\d.]+s\) )?|\*\*[^*]+\*\* )?"
 )
-"""What a line begins with that shows the progress of a resource: of the program's own, or of another."""
+"""Start of a line about the progress of a resource: the program's own resource, or another one."""
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
-_SHORT_SECONDS = 120.0  # What commands may take that only look at the backend or at a stack's configuration.
+_SHORT_SECONDS = 120.0  # Timeout of commands that only read the backend or a stack's configuration.
 
 
 @dataclass(frozen=True)
 class PulumiCli:
-    """A `pulumi` that is new enough."""
+    """A `pulumi` of a suitable version."""
 
     path: str
     version: str
-    folder: Path | None = None  # Folder of the Pulumi project; PROJECT without.
+    folder: Path | None = None  # Directory of the Pulumi project. Default: PROJECT.
     environment: Mapping[str, str] = field(default_factory=lambda: {"PULUMI_SKIP_UPDATE_CHECK": "true"})
-    """Environment variables of this run, beside the user's: a roll-out is no moment to ask for a newer version."""
+    """Additional environment variables. A rollout must not look for newer versions of Pulumi."""
 
     def __str__(self) -> str:
-        """Return name, version and path of the program, for messages."""
         return f"Pulumi {self.version} ({self.path})"
 
 
 def find() -> PulumiCli | None:
-    """Return the `pulumi` on the PATH, or None; raise CommandError for one that is too old or does not answer."""
+    """Return the `pulumi` on the PATH, or None. Raise CommandError if it is too old or does not run."""
     path = shutil.which("pulumi")
     if path is None:
         return None
-    code, said = _run(PulumiCli(path, ""), [path, "version"], _SHORT_SECONDS)
-    match = re.search(r"^v?(\d+)\.(\d+)\.(\d+)\S*$", said, re.MULTILINE)
+    code, output = _run(PulumiCli(path, ""), [path, "version"], _SHORT_SECONDS)
+    match = re.search(r"^v?(\d+)\.(\d+)\.(\d+)\S*$", output, re.MULTILINE)
     if code != 0 or match is None:
-        raise CommandError(f"{path} does not work: `pulumi version`: {in_words(said)}. {GET_PULUMI}")
+        raise CommandError(f"{path} does not work: `pulumi version`: {in_words(output)}. {GET_PULUMI}")
     version = match[0].removeprefix("v")
     if tuple(map(int, match.groups())) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
-        raise CommandError(f"{path} is Pulumi {version}, and Tidegate needs {oldest} or later. {GET_PULUMI}")
+        raise CommandError(f"{path} is Pulumi {version}, but Tidegate needs {oldest} or later. {GET_PULUMI}")
     return PulumiCli(path, version)
 
 
 def stacks(cli: PulumiCli, stack: StackId) -> dict[str, int]:
-    """Return the stacks that there are, and how many resources each has."""
+    """Return the names of all stacks, and the number of resources of each."""
     with understanding("stack ls"):
-        found = json.loads(ask(cli, stack, ["stack", "ls", "--json"]))
+        found = json.loads(run(cli, stack, ["stack", "ls", "--json"]))
         return {item["name"].rpartition("/")[2]: int(item.get("resourceCount") or 0) for item in found}
 
 
 def operate(
     cli: PulumiCli, stack: StackId, definition: Path, command: Sequence[str], resources: Mapping[str, int] | None = None
 ) -> int:
-    """Run `UP`, `DESTROY` or `preview` for a stack, showing what Pulumi says, and return its exit code.
+    """Run `UP`, `DESTROY` or `preview` for a stack, show Pulumi's output, and return its exit code.
 
-    The stack is made where there is none. `resources` are those of `stacks`, where they are known. Raises CommandError
-    where it is known why Pulumi failed.
+    Creates the stack if there is none. `resources` is the result of `stacks`, if it is already known. Raises
+    CommandError if Pulumi failed for a known reason.
     """
     _prepare(cli, stack, definition, stacks(cli, stack) if resources is None else resources, command)
     whole = [cli.path, *command, "--stack", stack.name, "--non-interactive"]
-    code, said, held = _show(cli, whole)
-    if code != 0 and _is_readable_again(cli, said):
-        code, said, held = _show(cli, whole)
-    if code != 0 and _is_locked_by_the_dead(said):
-        note(f"stack {stack.name} was locked by a run that was killed; going on …")
-        ask(cli, stack, ["cancel", "--yes", stack.name])
-        code, said, held = _show(cli, whole)
-    if code != 0 and (why := _explanation(said, stack)):
+    code, output, held = _show(cli, whole)
+    if code != 0 and _is_readable_again(cli, output):
+        code, output, held = _show(cli, whole)
+    if code != 0 and _is_locked_by_the_dead(output):
+        note(f"stack {stack.name} was locked by a killed run. Continuing …")
+        run(cli, stack, ["cancel", "--yes", stack.name])
+        code, output, held = _show(cli, whole)
+    if code != 0 and (why := _explanation(output, stack)):
         raise CommandError(why)
     sys.stdout.write(held)
     return code
 
 
-def ask(cli: PulumiCli, stack: StackId, arguments: Sequence[str]) -> str:
-    """Return what a short command says; raise CommandError when it fails."""
+def run(cli: PulumiCli, stack: StackId, arguments: Sequence[str]) -> str:
+    """Return the output of a short command. Raise CommandError if it fails."""
     whole = [cli.path, *arguments, "--non-interactive"]
-    code, said = _run(cli, whole, _SHORT_SECONDS)
-    if code != 0 and _is_readable_again(cli, said):
-        code, said = _run(cli, whole, _SHORT_SECONDS)
+    code, output = _run(cli, whole, _SHORT_SECONDS)
+    if code != 0 and _is_readable_again(cli, output):
+        code, output = _run(cli, whole, _SHORT_SECONDS)
     if code != 0:
         command = " ".join(arguments[:2])
-        raise CommandError(_explanation(said, stack) or f"`pulumi {command}` failed: {in_words(said)}.")
-    return said
+        raise CommandError(_explanation(output, stack) or f"`pulumi {command}` failed: {in_words(output)}.")
+    return output
 
 
 def _prepare(
     cli: PulumiCli, stack: StackId, definition: Path, resources: Mapping[str, int], command: Sequence[str]
 ) -> None:
-    """Make the stack where there is none, and let its configuration say what it is brought up from.
-
-    It is written down, in stacks/Pulumi.<stack>.yaml, because a plain `pulumi up` must do the same later.
-    """
+    """Create the stack if there is none, and set its configuration. The configuration is in a file,
+    stacks/Pulumi.<stack>.yaml, so that a plain `pulumi up` later does the same."""
     if stack.name not in resources:
-        ask(cli, stack, ["stack", "init", stack.name, "--no-select"])
+        run(cli, stack, ["stack", "init", stack.name, "--no-select"])
     if is_configured(cli, stack, definition):
         return
     with understanding("config"):
-        configuration = json.loads(ask(cli, stack, ["config", "--json", "--stack", stack.name]))
+        configuration = json.loads(run(cli, stack, ["config", "--json", "--stack", stack.name]))
         now = {key.removeprefix("tidegate:"): item.get("value") for key, item in configuration.items()}
     wanted = _configuration(cli, stack, definition)
-    if now or command != DESTROY:  # of one that is to go its file may be gone before
+    if now or command != DESTROY:  # the file of a stack to be destroyed may already be gone
         now.setdefault("definition", DEFAULT_DEFINITION)
     if resources.get(stack.name, 0) > 1 and now.get("definition", wanted["definition"]) != wanted["definition"]:
         raise CommandError(
-            f"stack {stack.name} was brought up from {escaped(str(now['definition']))}: from {wanted['definition']}"
-            " it would lose every object that only the former describes.\n    If that is meant, say so first:"
+            f"stack {stack.name} was brought up from {escaped(str(now['definition']))}: with {wanted['definition']}"
+            " it would lose every object that only the former describes.\n    To switch nevertheless, run:"
             f" pulumi config set definition {wanted['definition']} --stack {stack.name}"
         )
     changed = [f"{key}={value}" for key, value in wanted.items() if now.get(key) != value]
-    if changed and command != DESTROY:  # which reads the state alone
+    if changed and command != DESTROY:  # which only reads the state
         values = [part for item in changed for part in ("--plaintext", item)]
-        ask(cli, stack, ["config", "set-all", *values, "--stack", stack.name])
+        run(cli, stack, ["config", "set-all", *values, "--stack", stack.name])
 
 
 def _configuration(cli: PulumiCli, stack: StackId, definition: Path) -> dict[str, str]:
-    """Return what a stack's configuration has to say."""
     path = definition.resolve()
     ours = cli.folder is None and path.is_relative_to(PROJECT)  # where Pulumi runs the program
     wanted = {
@@ -163,7 +159,7 @@ def _configuration(cli: PulumiCli, stack: StackId, definition: Path) -> dict[str
 
 
 def is_configured(cli: PulumiCli, stack: StackId, definition: Path) -> bool:
-    """Return whether the file of a stack's configuration says what it is brought up from; Pulumi is not asked."""
+    """Return whether the configuration file of a stack has the required values. Does not run Pulumi."""
     file = (cli.folder or PROJECT / "stacks") / f"Pulumi.{stack.name}.yaml"
     try:
         tree = yaml.safe_load(file.read_text("utf-8"))
@@ -176,20 +172,20 @@ def is_configured(cli: PulumiCli, stack: StackId, definition: Path) -> bool:
 
 @contextmanager
 def understanding(command: str) -> Iterator[None]:
-    """Raise CommandError if what Pulumi prints is not what its versions of today print."""
+    """Raise CommandError if Pulumi's output does not have the format of its present versions."""
     try:
         yield
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
         raise CommandError(f"the output of `pulumi {command}` is not the expected JSON. {GET_PULUMI}") from None
 
 
-def _is_readable_again(cli: PulumiCli, said: str) -> bool:
-    """Remove what keeps Pulumi from reading its state after a run that was killed; return whether there was anything.
+def _is_readable_again(cli: PulumiCli, output: str) -> bool:
+    """Remove empty files with which a killed run blocks Pulumi. Return whether there were any.
 
-    Where state is kept in files, each has its attributes beside it. Pulumi does without them, but while one such file
-    is empty, as a Pulumi that was killed leaves it, every command ends with "EOF".
+    A backend in files has a file of attributes next to each state. Pulumi can do without them, but if one is empty,
+    every command fails with "EOF".
     """
-    if not re.search(r": EOF$", said.strip()):
+    if not re.search(r": EOF$", output.strip()):
         return False
     code, answer = _run(cli, [cli.path, "whoami", "--json", "--non-interactive"], _SHORT_SECONDS)
     with understanding("whoami"):
@@ -203,9 +199,9 @@ def _is_readable_again(cli: PulumiCli, said: str) -> bool:
         for path in empty:
             path.unlink()
     except OSError as error:
-        raise CommandError(f"Pulumi's state in {escaped(str(state))} cannot be mended: {error.strerror}.") from None
+        raise CommandError(f"Pulumi's state in {escaped(str(state))} cannot be repaired: {error.strerror}.") from None
     if empty:
-        note(f"a run that was killed left Pulumi's state in {escaped(str(state))} unreadable; mended, and going on …")
+        note(f"a killed run left Pulumi's state in {escaped(str(state))} unreadable. Repaired it, continuing …")
     return bool(empty)
 
 
@@ -213,24 +209,24 @@ def _is_readable_again(cli: PulumiCli, said: str) -> bool:
 
 
 def _run(cli: PulumiCli, command: Sequence[str], seconds: float) -> tuple[int, str]:
-    """Run a short command; return its exit code and its output, or what it complained of."""
+    """Run a short command. Return its exit code and its output, or its errors if it failed."""
     try:
         done = processes.run(command, seconds=seconds, cwd=cli.folder or PROJECT, environment=cli.environment)
     except CommandError as error:
         raise CommandError(f"{error} {GET_PULUMI}") from None
     except subprocess.TimeoutExpired:
-        asked = " ".join(["pulumi", *command[1:3]])
-        raise CommandError(f"`{asked}` gave no answer within {seconds:g} seconds, and was stopped.") from None
+        words = " ".join(["pulumi", *command[1:3]])
+        raise CommandError(f"`{words}` did not end within {seconds:g} seconds, and was stopped.") from None
     return done.returncode, done.stdout if done.returncode == 0 else done.stderr or done.stdout
 
 
 def _show(cli: PulumiCli, command: Sequence[str]) -> tuple[int, str, str]:
-    """Run a long command, and show what it says while it says it.
+    """Run a long command, and show its output as it comes.
 
-    Returns its exit code, all that it said, and the tracebacks in it, which are held back: where the API server refuses
-    an object, the language host ends with one, and it says nothing that the refusal does not say better.
+    Returns its exit code, its output, and the tracebacks in it, which are not shown. The language host prints one if
+    the API server refuses an object, but the refusal itself is clearer.
     """
-    said: list[str] = []
+    output: list[str] = []
     tracebacks = _Tracebacks()
     with (
         processes.started(command, cwd=cli.folder or PROJECT, env={**os.environ, **cli.environment}) as process,
@@ -239,7 +235,7 @@ def _show(cli: PulumiCli, command: Sequence[str]) -> tuple[int, str, str]:
 
         def show() -> None:
             for line in process.stdout or ():
-                said.append(line)
+                output.append(line)
                 if not tracebacks.has(line):
                     sys.stdout.write(line)
                     sys.stdout.flush()
@@ -247,25 +243,25 @@ def _show(cli: PulumiCli, command: Sequence[str]) -> tuple[int, str, str]:
         try:
             show()
         except KeyboardInterrupt:
-            # The terminal told Pulumi too: it ends what it has begun, writes its state and gives up its lock.
+            # Pulumi got the interrupt too: it finishes its current step, writes its state and releases its lock.
             show()
             raise
-    return process.returncode, "".join(said), "".join(tracebacks.held)
+    return process.returncode, "".join(output), "".join(tracebacks.held)
 
 
 class _Tracebacks:
-    """Finds the Python tracebacks in Pulumi's output: their frames, their errors, and those that led to them.
+    """Finds the Python tracebacks in Pulumi's output: frames, errors, and the errors that caused them.
 
-    Each stands there twice: line by line behind the progress of the program's own resource, between lines about others,
-    and once more as a whole among the diagnostics.
+    Each appears twice: among the diagnostics, and line by line after the progress prefix of the program's own resource,
+    between lines about other resources.
     """
 
     def __init__(self) -> None:
         self.held: list[str] = []
-        self._depths: dict[bool, int | None] = {}  # Where "Traceback …" begins, in progress lines and in others.
+        self._depths: dict[bool, int | None] = {}  # Indentation of "Traceback …", in progress lines and in others.
 
     def has(self, line: str) -> bool:
-        """Return whether a line belongs to a traceback; call this for each line in its order."""
+        """Return whether a line belongs to a traceback. Call this for every line, in order."""
         progress = _PROGRESS.match(line)
         if progress is not None and progress["program"] is None:
             return False
@@ -284,21 +280,19 @@ class _Tracebacks:
         return depth is not None
 
 
-# ---- what it says when it fails ----
+# ---- explanations of failures ----
 
 
-def _is_locked_by_the_dead(said: str) -> bool:
-    if "the stack is currently locked" not in said:
+def _is_locked_by_the_dead(output: str) -> bool:
+    if "the stack is currently locked" not in output:
         return False
-    locks = re.findall(r"created by \S*@(\S+) \(pid (\d+)\) at (\S+)", said)
+    locks = re.findall(r"created by \S*@(\S+) \(pid (\d+)\) at (\S+)", output)
     return bool(locks) and all(host == socket.gethostname() and _has_died(int(pid), at) for host, pid, at in locks)
 
 
 def _has_died(pid: int, locked_at: str) -> bool:
-    """Return whether the Pulumi that locked a stack was started by a run on this machine, and both have ended.
-
-    Another container can have this host's name. This machine then has no file for that process and that time.
-    """
+    """Return whether the Pulumi that locked a stack was started by a run on this machine, and both have ended. Another
+    container can have this host's name, but then this machine has no file for that process and that time."""
     if processes.lives(pid):
         return False
     try:
@@ -314,17 +308,17 @@ def _life(pid: int) -> str:
 
 
 def not_in_state(stack: StackId, objects: Sequence[KubernetesObject] = ()) -> str:
-    """Return why Pulumi makes no objects that are there already, and what to do."""
+    """Return why Pulumi does not create objects that already exist, and what to do."""
     shown = listed((f"{item['kind']} {item['metadata']['name']}" for item in objects), most=6)
     which = f" ({shown})" if objects else ""
     adopt = tidegate("up", cluster=stack.data_plane.context_name, stack=stack.name, engine="pulumi", adopt=True)
     return (
-        f"objects of stack {stack.name} are in the cluster, and not in Pulumi's state{which}."
-        f" To adopt them as they are: {adopt}"
+        f"objects of stack {stack.name} are in the cluster, but not in Pulumi's state{which}."
+        f" To adopt them as they are, run {adopt}"
     )
 
 
-def _explanation(said: str, stack: StackId) -> str | None:
+def _explanation(output: str, stack: StackId) -> str | None:
     context = stack.data_plane.context_name
     known = {
         "PULUMI_ACCESS_TOKEN must be set": (
@@ -332,27 +326,27 @@ def _explanation(said: str, stack: StackId) -> str | None:
             " this machine), or set PULUMI_BACKEND_URL."
         ),
         "passphrase must be set": (
-            "Pulumi has no passphrase for the secrets of its state. Set PULUMI_CONFIG_PASSPHRASE, or"
-            " PULUMI_CONFIG_PASSPHRASE_FILE; the empty one is a choice too."
+            "Pulumi has no passphrase for the secrets of its state. Set PULUMI_CONFIG_PASSPHRASE or"
+            " PULUMI_CONFIG_PASSPHRASE_FILE. The passphrase may be empty."
         ),
-        "incorrect passphrase": f"stack {stack.name} has another passphrase. Correct PULUMI_CONFIG_PASSPHRASE.",
+        "incorrect passphrase": f"PULUMI_CONFIG_PASSPHRASE is wrong for stack {stack.name}. Correct it.",
         "the stack is currently locked|Another update is currently in progress": (
-            f"stack {stack.name} is locked: somebody else is bringing it up, or was stopped while doing so. Wait;"
-            f" if you are sure that nobody is, `pulumi cancel {stack.name}` takes the lock away."
+            f"stack {stack.name} is locked: another run is working on it, or was stopped. Wait. If you are sure that no"
+            f" other run exists, remove the lock with `pulumi cancel {stack.name}`."
         ),
         "as it is currently marked for protection|because it is protected": (
-            f"a dataset of stack {stack.name} would be replaced or deleted, and datasets are protected. Instead of"
-            " changing one, add a dataset of another name and move the servers to it. To give one up, run"
-            " `pulumi state unprotect` for it, as Pulumi says above; its volume and its claim stay in the cluster."
+            f"a dataset of stack {stack.name} would be replaced or deleted, but datasets are protected. Instead of"
+            " changing one, add a dataset with another name and move the servers to it. To give one up, run"
+            " `pulumi state unprotect` for it, as Pulumi shows above. Its volume and its claim stay in the cluster."
         ),
         "The resource already exists in the cluster": not_in_state(stack),
         "no resource plugin 'pulumi-resource-kubernetes": (
-            "Pulumi has no Kubernetes provider and could not fetch it: `pulumi plugin install resource kubernetes`."
+            "Pulumi has no Kubernetes provider and cannot download it: run `pulumi plugin install resource kubernetes`."
         ),
     }
-    found = next((explanation for words, explanation in known.items() if re.search(words, said)), None)
-    if (why := found or explained(said, context)) is None and "configured Kubernetes cluster is unreachable" in said:
-        return (
-            f"stack {stack.name}'s cluster cannot be reached. Does `kubectl --context {context} get namespaces` work?"
-        )
+    found = next((explanation for words, explanation in known.items() if re.search(words, output)), None)
+    why = found or explained(output, context)
+    if why is None and "configured Kubernetes cluster is unreachable" in output:
+        do = f"Run `kubectl --context {context} get namespaces` to check"
+        return f"the cluster of stack {stack.name} cannot be reached. {do}."
     return why

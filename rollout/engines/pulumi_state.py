@@ -1,8 +1,8 @@
-"""What Pulumi's state lists of a stack, in which cluster, and what has to be changed in it before Pulumi runs.
+"""The part of Pulumi's state that lists a stack, and the changes that it needs before Pulumi runs.
 
-Pulumi deletes what its state lists and the program does not declare. It looks neither at which cluster a context names
-nor at whether another entry of the state, or the program, means the same object. So the state is made to say the truth
-first. No change of it touches an object.
+Pulumi deletes what its state lists and the program does not declare. It checks neither which cluster a context names,
+nor whether another entry, or the program, means the same object. So this module corrects the state first. No such
+change touches an object.
 """
 
 import json
@@ -31,7 +31,7 @@ _NO_STACK = "no stack named"
 
 @dataclass(frozen=True)
 class State:
-    """A stack's state, as `pulumi stack export` prints it; empty for a stack that there is not."""
+    """A stack's state, as `pulumi stack export` prints it. Empty if there is no such stack."""
 
     exported: Any
 
@@ -41,37 +41,35 @@ class State:
 
     @property
     def size(self) -> int:
-        """How many resources it lists."""
         return len(self._resources)
 
     @property
     def pending(self) -> bool:
-        """Whether a run was killed in the middle of an operation: objects may be there that the state does not list."""
+        """Whether a run was killed during an operation, so that objects may exist that the state does not list."""
         return bool((self.exported.get("deployment") or {}).get("pending_operations"))
 
     @property
     def context(self) -> str:
-        """The kubeconfig context by which the objects were made."""
+        """The kubeconfig context with which the objects were created."""
         return next((one["inputs"].get("context", "") for one in self._resources if one["type"] == _PROVIDER), "")
 
     def objects(self) -> list[KubernetesObject]:
-        """Return what the state lists, as the API server has answered; without what is about to be deleted."""
+        """Return the objects as the API server returned them, without those that are about to be deleted."""
         return [one["outputs"] for one in self._resources if _is_object(one) and not one.get("delete")]
 
     @property
     def namespace(self) -> KubernetesObject | None:
-        """The namespace that the stack lives in."""
         return next((item for item in self.objects() if item["kind"] == "Namespace"), None)
 
     def is_in(self, kube: Kubectl) -> bool:
-        """Return whether the objects are of this cluster, by whatever context they were made."""
+        """Return whether the objects are in this cluster, whatever context they were created with."""
         if self.context == kube.context or self.namespace is None:
             return True
         live = kube.get("namespace", self.namespace["metadata"]["name"])
         return live is not None and live["metadata"]["uid"] == self.namespace["metadata"].get("uid")
 
     def in_context(self, context: str) -> "State":
-        """Return the state of the same objects, made by another context of the same cluster."""
+        """Return the state with another context of the same cluster."""
 
         def renamed(resource: Any) -> Any:
             if resource["type"] != _PROVIDER:
@@ -82,7 +80,7 @@ class State:
         return self._with(map(renamed, self._resources))
 
     def without_deletions_of(self, declared: Sequence[KubernetesObject]) -> "State":
-        """Return the state without entries that would delete what the program declares."""
+        """Return the state without entries that would delete objects of the program."""
         kept = {identity(item) for item in declared}
         resources = self._resources
         return self._with(
@@ -90,7 +88,6 @@ class State:
         )
 
     def emptied(self) -> "State":
-        """Return a state that lists nothing."""
         return self._with(())
 
     def _with(self, resources: Iterable[Any]) -> "State":
@@ -101,19 +98,19 @@ class State:
 
 @dataclass(frozen=True)
 class Plan:
-    """What has to be done about a state before Pulumi runs for a stack."""
+    """Changes of a state before Pulumi runs for a stack."""
 
-    state: State  # What is to be imported, if it is not as it was.
-    adopts: bool = False  # Whether objects are there that the state does not list, and that are this stack's.
+    state: State  # The state to import, if it differs.
+    adopts: bool = False  # Whether this stack has objects that the state does not list.
     notes: tuple[str, ...] = ()
 
 
 def plan(state: State, stack: StackId, kube: Kubectl, declared: Sequence[KubernetesObject], live: LiveState) -> Plan:
-    """Return what has to be done before `up`; raise CommandError if Pulumi could not do what the definition says."""
+    """Return the changes before `up`. Raise CommandError if Pulumi could not do what the definition declares."""
     if not state.is_in(kube):
         there = in_shell(state.context)
-        words = f"Pulumi's state of {stack.name} lists objects of {escaped(state.context)}, and they stay there"
-        until = f"until `tidegate down --cluster {there} --stack {stack.name}`"
+        words = f"Pulumi's state of {stack.name} lists objects of {escaped(state.context)}. They stay there"
+        until = f"until you run `tidegate down --cluster {there} --stack {stack.name}`"
         return Plan(state.emptied(), adopts=True, notes=(f"{words} {until}.",))
     before = state.namespace
     if before is None or (was := before["metadata"]["name"]) == stack.namespace:
@@ -127,8 +124,8 @@ def plan(state: State, stack: StackId, kube: Kubectl, declared: Sequence[Kuberne
 
 
 def read(cli: PulumiCli, stack: StackId, name: str) -> State:
-    """Return the state of a stack that there is."""
-    exported = pulumi_cli.ask(cli, stack, ["stack", "export", "--stack", name])
+    """Return the state of an existing stack."""
+    exported = pulumi_cli.run(cli, stack, ["stack", "export", "--stack", name])
     with pulumi_cli.understanding("stack export"):
         state = State(json.loads(exported))
         state.objects()
@@ -140,14 +137,12 @@ def write(cli: PulumiCli, stack: StackId, name: str, state: State) -> None:
     with TemporaryDirectory(prefix="tidegate-") as folder:  # no other user can read it
         file = Path(folder) / "state.json"
         file.write_text(json.dumps(state.exported), "utf-8")
-        pulumi_cli.ask(cli, stack, ["stack", "import", "--stack", name, "--file", str(file)])
+        pulumi_cli.run(cli, stack, ["stack", "import", "--stack", name, "--file", str(file)])
 
 
 def found(cli: PulumiCli, stack: StackId) -> tuple[dict[str, int], State]:
-    """Return the stacks that there are, and the state of this one, also under a former name; nothing is changed.
-
-    Pulumi lists the stacks only if this one may have another name, or its state cannot be read.
-    """
+    """Return all stacks, and the state of this one, even if it has a former name. Changes nothing. Lists the stacks
+    only if this one may have a former name, or its state cannot be read."""
     if not [*stack.former()]:
         try:
             state = read(cli, stack, stack.name)
@@ -165,31 +160,29 @@ def found(cli: PulumiCli, stack: StackId) -> tuple[dict[str, int], State]:
 
 
 def import_renamed_stack(cli: PulumiCli, stack: StackId, there: Mapping[str, int]) -> dict[str, int]:
-    """Return the stacks that there are, which `there` lists, once a former name of this one is gone.
-
-    It can be done again wherever it was stopped: the stack has its new name last.
-    """
+    """Rename this stack if it has a former name. Return all stacks after that, given those before. Can be repeated
+    after an interruption, because the rename is the last step."""
     found = dict(there)
     for former in (each.name for each in stack.former() if each.name in found):
         if stack.name in found:
-            forget = f"`pulumi stack rm --force --preserve-config {former}`"
-            note(f"Pulumi has a stack {former} too, and would delete its objects with it: {forget} forgets it alone.")
+            remove = f"`pulumi stack rm --force --preserve-config {former}`"
+            note(f"Pulumi also has a stack {former}, and would delete its objects with it. To remove only it: {remove}")
             continue
-        note(f"Pulumi's stack {former} becomes {stack.name}; no object is touched by that …")
+        note(f"Renaming Pulumi's stack {former} to {stack.name}. No object changes …")
         state = read(cli, stack, former)
         write(cli, stack, former, State(renamed(state.exported, former, stack)))
-        pulumi_cli.ask(cli, stack, ["stack", "rename", stack.name, "--stack", former])
+        pulumi_cli.run(cli, stack, ["stack", "rename", stack.name, "--stack", former])
         found[stack.name] = found.pop(former)
     return found
 
 
 def _is_object(resource: Any) -> bool:
-    """Return whether an entry is an object of a cluster, that was made or is about to be."""
+    """Return whether an entry is an object in a cluster, including one that is about to be created."""
     return resource["type"].startswith("kubernetes:") and "kind" in (resource.get("outputs") or {})
 
 
 def renamed(state: Any, former: str, stack: StackId) -> Any:
-    """Return an exported state with the names that the program gives its resources under a stack's name of now."""
+    """Return an exported state with the resource names that belong to a stack's new name."""
     begin = re.compile(rf"^(urn:pulumi:.*::){re.escape(former)}(?=-[^:]*$|$)")
 
     def walk(part: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What Pulumi is told about objects that is no part of them: neither the chart nor rendered YAML has it."""
+"""Annotations for Pulumi alone. Neither the chart nor rendered YAML has them."""
 
 from typing import Any
 
@@ -8,10 +8,8 @@ SKIP_AWAIT = "pulumi.com/skipAwait"
 
 
 def without_service_waits(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
-    """Let Pulumi not wait for a Service: it would wait ten seconds for pods that it has waited for already.
-
-    A load balancer's is waited for: only then it has its address.
-    """
+    """Make Pulumi not wait ten seconds for a Service's pods, because it has already waited for them. It still waits for
+    a load balancer, which gets its address only then."""
     props: Any = args.props
     if args.type_ != "kubernetes:core/v1:Service" or props["spec"].type == "LoadBalancer":
         return None

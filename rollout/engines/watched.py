@@ -1,4 +1,4 @@
-"""Waits for an engine's command, or for what stands already, and meanwhile says what is not ready yet, and why."""
+"""Waits for an engine's command, or for existing objects, and meanwhile prints what is not ready yet, and why."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ LOOK_EVERY = 4.0
 _MARGIN_SECONDS = 300
 _LEAST_SECONDS = 600
 _FIRST_PAUSE = 0.5
-_HEED_EVERY = 0.5  # How often it is asked whether the lease is still held.
+_HEED_EVERY = 0.5  # How often to check that the lease is still held.
 _TO_END_SECONDS = 60.0
 _MOST_LINES = 8
 _LAUNCH = """\
@@ -35,7 +35,7 @@ if os.getppid() == int(parent):
 
 
 def timeout_seconds(objects: Sequence[KubernetesObject]) -> int:
-    """Return how many seconds an `up` may take: each workload rolls pod by pod, and big models load slowly."""
+    """Return the timeout of an `up` in seconds. Each workload rolls pod by pod, and big models load slowly."""
     every = workloads(objects).values()
     longest = max((one.most * (one.start_seconds + one.stop_seconds) for one in every), default=0)
     return max(_LEAST_SECONDS, _MARGIN_SECONDS + longest)
@@ -49,14 +49,14 @@ def run_watched(
     *,
     stdin: str = "",
 ) -> str | None:
-    """Run a command until it ends; return None when it succeeded, else what it said, or why it could not succeed.
+    """Run a command until it ends. Return None if it succeeded, else its output, or why it could not succeed.
 
-    What these objects lack, and what the cluster warns of, is said meanwhile. Where the lease is lost the command is
-    killed, and CommandError raised: what it would note now goes into another run's records.
+    Meanwhile, print what these objects lack, and the cluster's warnings. If the lease is lost, kill the command and
+    raise CommandError, because its output would go into another run's records.
     """
-    said: list[str] = []
+    output: list[str] = []
     process = processes.started([*_ending_with_us(), *command], stdin=subprocess.PIPE)
-    reader = threading.Thread(target=lambda: said.append(process.communicate(stdin)[0]), daemon=True)
+    reader = threading.Thread(target=lambda: output.append(process.communicate(stdin)[0]), daemon=True)
     reader.start()
     looking = _ReadinessWatch(kube, objects) if objects else None
     next_look = time.monotonic() + LOOK_EVERY
@@ -77,53 +77,53 @@ def run_watched(
     reader.join(_TO_END_SECONDS)
     if process.returncode == 0:
         return None
-    why = "".join(said)
+    why = "".join(output)
     is_late = any(words in why for words in ("deadline exceeded", "not ready", "timed out"))
     return (looking.late() if looking and is_late else "") or why
 
 
 def await_ready(kube: Kubectl, objects: Sequence[KubernetesObject], seconds: float) -> None:
-    """Wait for so many seconds until what stands already is ready; raise CommandError when it is not, and say why."""
+    """Wait so many seconds at most until existing objects are ready. Raise CommandError with the reason after that."""
     looking = _ReadinessWatch(kube, objects)
     end, pause = time.monotonic() + seconds, _FIRST_PAUSE
     while not looking.poll():
         if time.monotonic() > end:
-            why = looking.late() or "the cluster did not say whether everything is ready"
+            why = looking.late() or "the cluster did not report whether everything is ready"
             raise CommandError(f"nothing was changed, and {why}")
         time.sleep(pause)
         pause = min(2 * pause, LOOK_EVERY)
 
 
 class _ReadinessWatch:
-    """Looks at a stack while it comes up, and says what has changed since the last look."""
+    """Checks a stack while it starts, and prints what changed since the last check."""
 
     def __init__(self, kube: Kubectl, objects: Sequence[KubernetesObject]) -> None:
         self._kube = kube
         self._target = target_of(objects)
-        self._said: list[str] = []
+        self._shown: list[str] = []
         self._failures: list[str] = []
         self._old: dict[str, str] = {}
-        self._old = self._warnings()  # Of earlier runs.
+        self._old = self._warnings()  # From earlier runs.
 
     def poll(self) -> bool:
-        """Say what is not ready; return whether everything is."""
+        """Print what is not ready. Return whether everything is."""
         lines = self._lines()
         if lines is None:
-            return False  # a look that fails is no reason to give up
+            return False  # a failed check is no reason to give up
         for line in lines[:_MOST_LINES]:
-            if line not in self._said and not line.endswith("is not there"):
+            if line not in self._shown and not line.endswith("does not exist"):
                 note(f"waiting: {line}")
-        self._said = lines
+        self._shown = lines
         return not lines
 
     def late(self) -> str:
-        """Return what is still not ready when the time is up, or why that cannot be seen."""
+        """Return what is still not ready at the timeout, or why that cannot be checked."""
         lines = self._lines()
         late = "\n    ".join(self._failures[-1:] if lines is None else lines)
         return f"not everything became ready in time:\n    {late}" if late else ""
 
     def _lines(self) -> list[str] | None:
-        """Return what is not ready, behind what the cluster warns of; None where that cannot be seen."""
+        """Return what is not ready, after the cluster's warnings. None if that cannot be checked."""
         try:
             lines = lacking(self._kube, self._target)
         except CommandError as error:
@@ -132,7 +132,7 @@ class _ReadinessWatch:
         return [*(self._warnings() if lines else ()), *lines]
 
     def _warnings(self) -> dict[str, str]:
-        """Return what the cluster has warned of since this watch began, such as pods that a quota refuses."""
+        """Return the cluster's warnings since this watch began, such as pods that a quota refuses."""
         try:
             found = warnings(self._kube, self._target)
         except CommandError as error:
@@ -141,14 +141,14 @@ class _ReadinessWatch:
         return {line: time for line, time in found.items() if self._old.get(line) != time}
 
     def _failed(self, error: CommandError) -> None:
-        """Show why a look failed, once: it may be a right that is missing."""
+        """Print, once for each error, why a check failed: a permission may be missing."""
         if str(error) not in self._failures:
             self._failures.append(str(error))
-            note(f"not seen: {error}")
+            note(f"cannot check readiness: {error}")
 
 
 def _interrupt(process: "subprocess.Popen[str]") -> None:
-    """Let a command end what it has begun and note that it failed; end it when it does not."""
+    """Let a command finish its current step and record that it failed. Kill it if it does not end."""
     with suppress(ProcessLookupError):
         process.send_signal(signal.SIGINT)
     try:
@@ -159,7 +159,7 @@ def _interrupt(process: "subprocess.Popen[str]") -> None:
 
 
 def _ending_with_us() -> list[str]:
-    """Return the words before a command that let the system interrupt it when this process dies.
+    """Return a command prefix that makes the system interrupt the command when this process dies.
 
     The new process arranges that itself, and then becomes the command. Code that runs between fork and exec, as
     `preexec_fn` does, can deadlock, because this process has threads.

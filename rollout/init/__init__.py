@@ -1,1 +1,1 @@
-"""`init`: a repository for somebody's own platform, which pins this program; `text/` has what stands in it."""
+"""`init`: writes a repository for a platform, which pins this version of Tidegate. `text/` has its files."""

@@ -1,4 +1,4 @@
-"""Writes the repository of a platform: its definition, and the requirement that pins this program."""
+"""Writes the repository of a platform, with a definition and a requirement that pins this version of Tidegate."""
 
 import json
 import os
@@ -31,12 +31,10 @@ DEFINITION = "stacks/inference.yaml"
 
 
 def write_repository(folder: Path, outcome: ExitStatus, gpu: str | None = None, repository: str | None = None) -> None:
-    """Write a platform's repository into an empty folder, and say what it is and how to go on.
-
-    Raises CommandError or DefinitionError before anything is written.
-    """
+    """Write a platform's repository into an empty directory, and print the next steps. Raises CommandError or
+    DefinitionError before anything is written."""
     if folder == Path():  # an empty text
-        raise CommandError("Name the folder to write, such as ../platform.", WRONG_INPUT)
+        raise CommandError("Name the directory to write to, such as ../platform.", WRONG_INPUT)
     _require_empty(folder)
     text = _filled("inference.yaml", version=version(), **_placed(gpu))
     definition = validate(parse(text, DEFINITION), ImagesLock())
@@ -49,7 +47,7 @@ def write_repository(folder: Path, outcome: ExitStatus, gpu: str | None = None, 
         path.write_text(content, "utf-8")
     if not _git(folder, "rev-parse", "--show-toplevel"):
         _git(folder, "init", "--quiet")
-    _tell(folder, requirement)
+    _print_next_steps(folder, requirement)
 
 
 def _files(text: str, definition: Definition, requirement: str) -> dict[str, str]:
@@ -77,37 +75,37 @@ def _filled(name: str, **parts: str) -> str:
     return Template((TEXTS / name).read_text("utf-8")).substitute(parts)
 
 
-def _tell(folder: Path, requirement: str) -> None:
-    print(f"{escaped(str(folder))}: a platform that pins Tidegate {version()} ({escaped(requirement)})")
-    print(f"  {DEFINITION} is the definition; what you must replace in it is marked with ←")
-    print("  Previews: .github/workflows on GitHub, .gitlab-ci.yml on GitLab; delete the one that you do not need")
-    print(f"Go on there:\n  cd {in_shell(folder)}\n  python3 -m venv .venv")
+def _print_next_steps(folder: Path, requirement: str) -> None:
+    print(f"{escaped(str(folder))}: a platform that uses Tidegate {version()} ({escaped(requirement)})")
+    print(f"  {DEFINITION}: the definition. Replace the values on lines marked with ←.")
+    print("  Previews of changes: .github/workflows for GitHub, .gitlab-ci.yml for GitLab. Delete the other one.")
+    print(f"Next, run:\n  cd {in_shell(folder)}\n  python3 -m venv .venv")
     print("  . .venv/bin/activate && pip install -r requirements.txt\n  tidegate check && tidegate render")
     print("  git add --all && git commit --message='Our platform'")
 
 
-# ---- what is asked of this machine ----
+# ---- checks of this machine ----
 
 
 def _require_empty(folder: Path) -> None:
-    """Refuse a folder of this checkout, and one with anything in it but a repository of git that was just made."""
+    """Refuse a directory in this checkout, and one that contains more than a new git repository."""
     if Path(os.path.realpath(folder)).is_relative_to(ROOT):  # resolve() fails at a link that leads to itself
-        what = "lies in this checkout of Tidegate, and a platform is a repository of its own"
+        what = "is in this checkout of Tidegate, but a platform needs a separate repository"
     elif folder.is_dir():
         names = sorted(path.name for path in folder.iterdir() if path.name != ".git")
         if not names:
             return
-        what = f"is not empty: it holds {', '.join(map(escaped, names[:5]))}{', …' if len(names) > 5 else ''}"
+        what = f"is not empty: it contains {', '.join(map(escaped, names[:5]))}{', …' if len(names) > 5 else ''}"
     elif folder.exists() or folder.is_symlink():
-        what = "is no folder"
+        what = "is not a directory"
     else:
         return
     again = tidegate("init", "../platform")
-    raise CommandError(f"{escaped(str(folder))} {what}.\nNothing was written. Name another: {again}", WRONG_INPUT)
+    raise CommandError(f"{escaped(str(folder))} {what}.\nNothing was written. Use another one: {again}", WRONG_INPUT)
 
 
 def _requirement(repository: str | None) -> str:
-    """Return the requirement that installs this very program elsewhere: from git, or from a package index."""
+    """Return the requirement that installs this version elsewhere: from git, or from a package index."""
     try:
         installed = distribution(DISTRIBUTION)
     except PackageNotFoundError:  # this is a checkout
@@ -123,35 +121,36 @@ def _requirement(repository: str | None) -> str:
 def _of_checkout(root: Path, repository: str | None) -> str:
     revision = _git(root, "rev-parse", "HEAD")
     if not revision or _git(root, "rev-parse", "--show-toplevel") != str(root):
-        what = f"{escaped(str(root))} is no git checkout, so there is no revision that a platform could pin"
+        what = f"{escaped(str(root))} is not a git checkout, so it has no revision that a platform could pin"
         raise CommandError(f"{what}.\nClone Tidegate with git, and run `tidegate init` there.")
     found = repository or _git(root, "config", "remote.origin.url")
     if not found or Path(found).exists():
         found = Path(found or root).resolve().as_uri()
         if not repository:
-            what = "the platform fetches Tidegate from a folder of this machine, which CI and colleagues do not have"
-            note(f"{what}.\nName its address: {tidegate('init', '<folder>', repository='<address>')}")
+            what = "the platform installs Tidegate from a directory of this machine, which others cannot reach"
+            note(f"warning: {what}.\n  Set its address: {tidegate('init', '<directory>', repository='<address>')}")
     elif not _git(root, "branch", "--remotes", "--contains", revision):
-        note(f"{revision[:10]} is on no branch of `origin`: push it, or nobody else can fetch what the platform pins.")
+        note(f"warning: revision {revision[:10]} is on no branch of `origin`. Push it, so that others can install it.")
     if _git(root, "status", "--porcelain", "--untracked-files=no"):
-        note(f"this checkout has changes that are not committed: the platform gets {revision[:10]}, without them.")
+        note(f"warning: this checkout has uncommitted changes. The platform uses {revision[:10]}, without them.")
     return _from_git(found, revision)
 
 
 def _from_git(address: str, revision: str) -> str:
-    # A token must not be written down; git asks for it, or its credential helper knows it.
+    # Tokens must not be written to files. git prompts for them, or its credential helper has them.
     address = re.sub(r"^(https?://)[^/@]*@", r"\1", address)
     if scp := re.fullmatch(r"([\w.-]+@[\w.-]+):(?!//)(.+)", address):  # git@example.com:tidegate.git
         address = f"ssh://{scp[1]}/{scp[2]}"
     if not re.fullmatch(r"[a-z+]+://[^\s;#]+", address):
-        raise CommandError(f"{escaped(address)} is no address that pip can fetch: name another with --repository.")
-    if address.startswith("file:"):  # which pip reads in this form only
+        do = "Set another one with --repository"
+        raise CommandError(f"pip cannot install from the address {escaped(address)}. {do}.")
+    if address.startswith("file:"):  # the only form in which pip reads it
         return f"git+{address}@{revision}#egg={DISTRIBUTION}"
     return f"{DISTRIBUTION} @ git+{address}@{revision}"
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """Return what git says; nothing where it fails or there is no git."""
+    """Return git's output, or an empty text if it fails or is not installed."""
     try:
         done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False)
     except OSError:
@@ -163,20 +162,20 @@ def _git(folder: Path, *arguments: str) -> str:
 
 
 def _placed(gpu: str | None) -> dict[str, str]:
-    """Return what a replica runs on, what models may take there, and a data plane's GPUs: parts of the definition."""
+    """Return three parts of the definition: placement, capacity and the GPUs of a data plane."""
     if gpu is None:
         return {"placement": "{kind: cpu}", "capacity": "", "gpus": ""}
     try:
         TypeAdapter(Product).validate_python(gpu)
     except ValidationError:
-        what = f"{escaped(gpu)} is no GPU product"
-        do = "Say the node label nvidia.com/gpu.product, such as NVIDIA-A100-SXM4-80GB, without -MIG-… or -SHARED"
+        what = f"{escaped(gpu)} is not a GPU product"
+        do = "Set the node label nvidia.com/gpu.product, such as NVIDIA-A100-SXM4-80GB, without -MIG-… or -SHARED"
         raise CommandError(f"{what}.\n{do}.", WRONG_INPUT) from None
     known, product, capacity = gpu_product(gpu), scalar(gpu), ""
     if known is None:
-        what = f"Tidegate knows no GPU product {escaped(gpu)}, so that nothing about its memory is checked"
-        note(f"{what}: set loading.capacity to what models may take of it.")
-        capacity = "\n          capacity: 8Gi # ← what models may take of its memory"
+        what = f"Tidegate does not know the memory of GPU product {escaped(gpu)}, so it cannot check it"
+        note(f"warning: {what}. Set loading.capacity to the memory for models.")
+        capacity = "\n          capacity: 8Gi # ← memory for models"
     placement, nodes, cut = f"{{kind: gpu, product: {product}}}", 2, ""
     if known is not None and known.profiles:
         half = next(profile for profile in known.plain if 2 * known.profiles[profile][1] == known.slices[1])

@@ -1,15 +1,15 @@
-"""The Pulumi program: one stack of the definition, an environment on a data plane, becomes resources.
+"""The Pulumi program: declares one stack of the definition, which is an environment on a data plane.
 
 Configuration of a stack (`stacks/Pulumi.<environment>-<data plane>.yaml`), every key with the prefix `tidegate:`
 
-    environment   which environment
-    dataPlane     which data plane
-    definition    file of the definition; stacks/inference.yaml by default
-    renderTo      folder that the objects are written to as YAML, instead of to a cluster
-    context       kubeconfig context, in the place of the data plane's own
+    environment   name of the environment
+    dataPlane     name of the data plane
+    definition    file of the definition (default: stacks/inference.yaml)
+    renderTo      directory to write the objects to as YAML, instead of applying them to a cluster
+    context       kubeconfig context, instead of the data plane's
 
-TIDEGATE_READ_FROM in the environment names a file that is read in the place of the definition, for one run: a rollout
-keeps the text that it began with.
+The environment variable TIDEGATE_READ_FROM names a file to read instead of the definition, for one run. A rollout uses
+it to keep the text that it started with.
 """
 
 import os
@@ -29,8 +29,8 @@ from ..engines.pulumi_transforms import without_service_waits
 from ..terminal import tidegate
 
 RENDERED = "-rendered"
-"""Ends the names of stacks that render. A stack either renders or has a cluster, for good: one that changed from the
-one to the other would delete every object of its cluster."""
+"""Suffix of the names of stacks that render. A stack must not change between rendering and applying, because that would
+delete every object of its cluster."""
 
 
 def run() -> None:
@@ -57,20 +57,20 @@ def _declare() -> None:
     args = resolve(stack, definition.lock)
     provider = k8s.Provider(
         "cluster",
-        # Not the context: it may get another name, and a replaced provider takes all its objects with it.
+        # Not the context: if it were renamed, Pulumi would replace the provider and with it all objects.
         cluster_identifier=stack.data_plane.name,
         context=None if render_to else context,
-        # Found as kubectl finds it; otherwise the SDK would write the path of a personal file into the state.
+        # Empty, so that it is found as kubectl finds it. Otherwise the SDK writes a personal path into the state.
         kubeconfig="",
         render_yaml_to_directory=render_to,
-        # A manual change is reverted, instead of being a conflict.
+        # Revert manual changes instead of failing with a conflict.
         enable_patch_force=True,
-        # Otherwise another line in a ConfigMap deletes it and makes a new one, under the pods that have it mounted.
+        # Otherwise a change of a ConfigMap re-creates it, while pods have it mounted.
         enable_config_map_mutable=True,
     )
     options = pulumi.ResourceOptions(
         provider=provider,
-        # What is rendered has no annotation that only Pulumi understands.
+        # Rendered files must not contain annotations that only Pulumi understands.
         transformations=None if render_to else [without_service_waits],
     )
     Environment(stack.name, args, options)
@@ -78,7 +78,7 @@ def _declare() -> None:
 
 
 def _refuse_tags(definition: Definition, stack: Stack) -> None:
-    """Refuse images without a digest; in a preview warn of them."""
+    """Refuse images without a digest. In a preview, only warn."""
     try:
         refuse_tags(definition, [stack])
     except CommandError as error:
@@ -92,8 +92,8 @@ def _stack(definition: Definition, environment: str, data_plane: str) -> Stack:
         if (environment, data_plane) in ((one.environment.name, one.data_plane.name) for one in stack.former()):
             do = tidegate("up", cluster=stack.data_plane.context_name, stack=stack.name, engine="pulumi")
             raise CommandError(
-                f"{environment} on {data_plane} is {stack.environment.name} on {stack.data_plane.name} now, and"
-                f" Pulumi's state has to be moved to that name first: {do}"
+                f"{environment} on {data_plane} is now {stack.environment.name} on {stack.data_plane.name}. First move"
+                f" Pulumi's state to that name: {do}"
             )
     homes = {stack.data_plane.name: stack for stack in definition.stacks if stack.environment.name == environment}
     if not homes:
@@ -104,11 +104,11 @@ def _stack(definition: Definition, environment: str, data_plane: str) -> Stack:
 
 
 def _check_name(stack: Stack, render_to: str | None) -> None:
-    """Refuse a stack that is named after another one: both would own the same objects."""
+    """Refuse a stack with a wrong name: two stacks would own the same objects."""
     wanted = stack.name + (RENDERED if render_to else "")
     if pulumi.get_stack() != wanted:
         raise CommandError(
-            f"this stack is named {pulumi.get_stack()}, but its configuration says {stack.environment.name} on"
-            f" {stack.data_plane.name}{', rendered' if render_to else ''}: it must be named {wanted}.\n"
+            f"this stack is named {pulumi.get_stack()}, but its configuration sets {stack.environment.name} on"
+            f" {stack.data_plane.name}{', rendered' if render_to else ''}, which needs the name {wanted}.\n"
             f"Correct stacks/Pulumi.{pulumi.get_stack()}.yaml, or run `pulumi stack select --create {wanted}`."
         )

@@ -1,9 +1,9 @@
-"""The same as a Pulumi project's `main`: for the local cluster, whose project has no program of its own."""
+"""The same program as a module, for the local cluster, whose Pulumi project has no program."""
 
 import sys
 from pathlib import Path
 
-# In a checkout, `pulumi` starts this with nothing but this folder on the path.
+# In a checkout, `pulumi` starts this with only this directory on the path.
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "contracts")]
 

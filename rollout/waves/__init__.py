@@ -1,13 +1,13 @@
-"""`rollout`: brings an environment up in one data plane after another, in waves, each behind a health gate.
+"""`rollout`: applies an environment to one data plane after another, in waves, with a health gate after each.
 
-| module | what happens there |
+| module | contents |
 |---|---|
-| `command` | what `tidegate rollout` does, from the command line to the exit code; dry runs |
-| `prepare` | everything before the first plane: a new rollout, one that goes on, one taken back |
-| `plan` | which planes go in which step: the canary, then waves |
-| `journal` | what is kept: where each plane stands, the texts, the last good rollouts, the lock |
-| `runner` | works through the steps; knows engines and gates as two functions only |
-| `worker` | the process that brings one plane up, and how it is started and stopped |
-| `gate` | what must hold before the next step |
-| `report` | what people see before, during and after |
+| `command` | `tidegate rollout`, from the command line to the exit code, and dry runs |
+| `prepare` | everything before the first plane: a new rollout, a resumed one, a rollback |
+| `plan` | the planes of each step: the canary, then waves |
+| `journal` | stored rollouts: the state of each plane, the texts, the last good rollouts, the lock |
+| `runner` | works through the steps, and knows engines and gates only as two functions |
+| `worker` | the process that applies one plane, and how it is started and stopped |
+| `gate` | the conditions for the next step |
+| `report` | the output before, during and after |
 """

@@ -25,25 +25,25 @@ from .runner import Runner, Show, Stop
 
 
 def roll_out(request: RolloutRequest, outcome: ExitStatus, seen: CommandReport) -> None:
-    """Roll an environment out over its data planes; raise CommandError with a report where it stops early."""
+    """Roll an environment out over its data planes. Raise CommandError with a report if it stops early."""
     refuse_contradictions(request)
     history = History(request.journals / request.environment)
     with nullcontext(-1) if request.dry_run else history.locked() as lock:
         ready = prepared(request, history, seen)
         seen.steps, seen.stacks = ready.record.steps, [*ready.stacks.values()]
         console().print(report.plan_text(ready.record, ready.stacks), soft_wrap=True)
-        # What ran before may run again, whatever its cluster lacks by now.
+        # A rollback must not be stopped by prerequisites that the cluster lost meanwhile.
         keep_going = request.keep_going or ready.record.kind == "back"
         if request.dry_run:
-            _say_what_would_change(ready, seen, keep_going=keep_going)
+            _print_changes(ready, seen, keep_going=keep_going)
             return
         journal = ready.journal or history.begin(ready.record, ready.texts)
-        outcome.text = f"rollout {journal.number} of {request.environment} can go on with --resume"
+        outcome.text = f"to continue rollout {journal.number} of {request.environment}, add --resume"
         _run(journal, ready, lock, keep_going=keep_going)
 
 
-def _say_what_would_change(ready: Prepared, seen: CommandReport, *, keep_going: bool) -> None:
-    """Print what each plane's API server says would change; raise CommandError where a plane would not come up."""
+def _print_changes(ready: Prepared, seen: CommandReport, *, keep_going: bool) -> None:
+    """Print what would change in each plane, by a dry run. Raise CommandError if a plane could not be applied."""
     every: dict[str, StackChange] = {}
     refused: list[str] = []
     for plane, rendered in ready.rendering.items():
@@ -61,7 +61,7 @@ def _say_what_would_change(ready: Prepared, seen: CommandReport, *, keep_going: 
         found = seen.guardrails.get(name, ())
         every[name] = stack_change(name, live.before or None, live.after, findings=found, known=found)
         refused += [f"{plane}: {words}" for words in live.refused]
-        # Pulumi makes such objects anew, but for datasets, which it protects; the API server refuses Helm all of them.
+        # Pulumi re-creates such objects, except protected datasets. With Helm, the API server refuses all of them.
         refused += [
             f"{plane}: {change.kind} {change.name} cannot be changed in place ({', '.join(change.immutable)})"
             for change in every[name].objects
@@ -77,7 +77,7 @@ def _say_what_would_change(ready: Prepared, seen: CommandReport, *, keep_going: 
     dry = "This was a dry run: nothing was changed."
     if refused:
         lines = "\n  ".join(refused)
-        raise CommandError(f"The rollout would not come to its end:\n  {lines}\n{dry}")
+        raise CommandError(f"The rollout would fail:\n  {lines}\n{dry}")
     note(dry)
 
 
@@ -99,7 +99,7 @@ def _run(journal: Journal, ready: Prepared, lock: int, *, keep_going: bool) -> N
             try:
                 failed, _ = not_loaded(now.kubectl, now.target)
             except CommandError as error:
-                note(f"{plane}: the gate takes every model for one that was loaded before, because {error}")
+                note(f"warning: {plane}: the gate expects every model to be loaded, because {error}")
             journal.note_not_loaded(plane, failed)
         read_from = str(sources[plane].definition_file)
         task = worker.Task(record.environment, plane, record.engine, record.definition, read_from, keep_going)
@@ -114,7 +114,7 @@ def _run(journal: Journal, ready: Prepared, lock: int, *, keep_going: bool) -> N
         check = look(plane)
         await_health(check, show, stop.now.wait)
         for why in check.blind[-1:]:
-            note(f"{plane}: the gate could not look at the models: {why}")
+            note(f"warning: {plane}: the gate could not check the models: {why}")
 
     if ready.journal is not None:
         journal.note_outcome(None)
@@ -131,20 +131,20 @@ def _run(journal: Journal, ready: Prepared, lock: int, *, keep_going: bool) -> N
 
 @contextmanager
 def _signals(stop: Stop) -> Iterator[None]:
-    """Let the first Ctrl-C begin no further plane, and the second (or SIGTERM) interrupt those that are at work."""
+    """Make the first Ctrl-C start no further plane, and the second one (or SIGTERM) interrupt the running planes."""
 
-    def asked(number: int, _: FrameType | None) -> None:
-        if number == signal.SIGTERM or stop.asked.is_set():
-            note("interrupting the planes that are at work …")
+    def handle(number: int, _: FrameType | None) -> None:
+        if number == signal.SIGTERM or stop.soon.is_set():
+            note("interrupting the running planes …")
             stop.now.set()
         else:
-            note("stopping: planes that are at work are finished, and no other is begun. Ctrl-C again interrupts them.")
-        stop.asked.set()
+            note("stopping: running planes are finished, but no other starts. Press Ctrl-C again to interrupt them.")
+        stop.soon.set()
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, asked) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""The health gate: waits until a data plane is well, and stays so for a while, as its probe and alerts say."""
+"""The health gate: waits until workloads, probe and alerts of a data plane are healthy, and stay so for a while."""
 
 import http.client
 import json
@@ -43,28 +43,27 @@ _SERIES = re.compile(
 )
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
-Pause = Callable[[float], bool]  # Waits for so many seconds; says whether somebody wants to stop.
+Pause = Callable[[float], bool]  # Waits for so many seconds. Returns whether to stop.
 
 
 @dataclass(frozen=True)
 class HealthCheck:
-    """Checks the health of one data plane, and says what is missing."""
+    """Checks the health of one data plane, and reports what is missing."""
 
     gate: Gate
     kubectl: Kubectl
     target: Target
-    known: frozenset[str] = frozenset()  # Models that were not loaded before the rollout either.
-    blind: list[str] = field(default_factory=list)  # Why looks at the models failed.
+    known: frozenset[str] = frozenset()  # Models that were not loaded before the rollout.
+    blind: list[str] = field(default_factory=list)  # Errors of checks of the models.
 
     def lacking(self) -> list[str]:
-        """Return what is still missing, of which cheap questions come first."""
-        what = "the workloads cannot be looked at"
+        what = "the workloads cannot be checked"
         try:
             if lines := health.lacking(self.kubectl, self.target):
                 return lines
             if lines := self._models():
                 return lines
-            what = "the probe request is not answered"
+            what = "the probe failed"
             if self.gate.probe is not None:
                 send(self.gate.probe, self.kubectl, self.target)
             what = "the alerts cannot be read"
@@ -76,7 +75,7 @@ class HealthCheck:
         return []
 
     def _models(self) -> list[str]:
-        """Return which models are not loaded, and were before the rollout; after three failed looks it gives up."""
+        """Return models that are not loaded, but were before the rollout. After three failed checks, return none."""
         if len(self.blind) >= _MOST_LOOKS:
             return []
         try:
@@ -87,10 +86,9 @@ class HealthCheck:
         self.blind.clear()
         if lines := [f"{model} cannot be loaded" for model in failed if model not in self.known]:
             return lines
-        return [f"no proxy has seen the models of {replica} yet" for replica in unseen]
+        return [f"no proxy has read the models of {replica} yet" for replica in unseen]
 
     def further(self) -> list[str]:
-        """Return what else is known about why it is not well."""
         try:
             return [*health.warnings(self.kubectl, self.target)]
         except CommandError as error:
@@ -98,7 +96,7 @@ class HealthCheck:
 
 
 def await_health(look: HealthCheck, show: Show, pause: Pause, clock: Callable[[], float] = time.monotonic) -> None:
-    """Return when nothing has been missing for the time to settle; raise CommandError when the time is up."""
+    """Return when nothing has been missing for the settle time. Raise CommandError at the timeout."""
     gate = look.gate
     end = clock() + gate.timeout_seconds
     well_since: float | None = None
@@ -114,10 +112,10 @@ def await_health(look: HealthCheck, show: Show, pause: Pause, clock: Callable[[]
             settled = moment - well_since
             if settled >= gate.settle_seconds:
                 return
-            show(f"well; settling for {gate.settle_seconds - settled:.0f} s")
+            show(f"healthy; settling for {gate.settle_seconds - settled:.0f} s")
         if moment >= end:
             if not lines:
-                raise CommandError(f"it did not stay well for {gate.settle_seconds} s within {gate.timeout_seconds} s")
+                raise CommandError(f"not healthy for {gate.settle_seconds} s within {gate.timeout_seconds} s")
             why = [f"not passed within {gate.timeout_seconds} s:", *why_not_well(look, lines)]
             raise CommandError("\n  ".join(why))
         length = min(length * 1.4, _LONGEST_PAUSE if lines else _LONGEST_WHILE_SETTLING)
@@ -127,21 +125,21 @@ def await_health(look: HealthCheck, show: Show, pause: Pause, clock: Callable[[]
 
 
 def why_not_well(look: HealthCheck, lines: list[str]) -> list[str]:
-    """Return the first of the lines about what a data plane lacks, and what its cluster warns of."""
+    """Return the first lines about what a data plane lacks, and its cluster's warnings."""
     shown = lines[:_MOST_LINES]
     if len(lines) > _MOST_LINES:
         shown.append(f"… and {len(lines) - _MOST_LINES} more")
     return shown + [line for line in look.further()[:_MOST_LINES] if line not in shown]
 
 
-# ---- which models the replicas could not load ----
+# ---- models that replicas could not load ----
 
 
 def not_loaded(kubectl: Kubectl, target: Target) -> tuple[list[str], list[str]]:
-    """Return the models that replicas could not load, and the replicas whose models no proxy has seen yet.
+    """Return the models that replicas could not load, and the replicas whose models no proxy has read yet.
 
-    A proxy knows the models of pools that load by themselves, an eviction policy those of a replica that loads on
-    demand. Raises CommandError if the metrics of a pod cannot be read.
+    A proxy knows the models of preload pools, an eviction policy those of an on-demand replica. Raises CommandError if
+    the metrics of a pod cannot be read.
     """
     failed, unseen = set(), set()
     pods = kubectl.find(["pods"], "--namespace", target.namespace, "-l", "app.kubernetes.io/part-of=tidegate")
@@ -178,18 +176,18 @@ def _metrics(kubectl: Kubectl, namespace: str, pod: str, port: int) -> str:
             )
 
 
-# ---- what is asked over HTTP: the probe, answered when its status is 2xx, and which alerts fire ----
+# ---- HTTP: the probe, which passes with status 2xx, and the firing alerts ----
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """An answer that points elsewhere is none, and the token must not follow it."""
+    """Makes a redirect an error, because it is no pass, and the token must not follow it."""
 
     def redirect_request(self, *_: object) -> None:
         return None
 
 
 def send(probe: Probe, kubectl: Kubectl, target: Target) -> None:
-    """Send the request; raise CommandError when it is not answered as it must be."""
+    """Send the probe. Raise CommandError if it fails."""
     if isinstance(probe, PortForwardProbe):
         with _forwarded(kubectl, target.namespace, f"service/{PROXY}", target.port) as port:
             address = f"{'https' if target.https else 'http'}://127.0.0.1:{port}{probe.path}"
@@ -199,24 +197,24 @@ def send(probe: Probe, kubectl: Kubectl, target: Target) -> None:
 
 
 def firing(alerts: Alerts, kubectl: Kubectl, namespace: str) -> list[str]:
-    """Return the names of the alerts that fire in a namespace; raise CommandError when nobody can say."""
+    """Return the names of the alerts that fire in a namespace. Raise CommandError if they cannot be read."""
     path = _ALERTS[alerts.kind]
     if alerts.service is not None:
         at, scheme = alerts.service, "https:" if alerts.service.https else ""
         place = f"/api/v1/namespaces/{at.namespace}/services/{scheme}{at.name}:{at.port}/proxy{path}"
-        answer: str | bytes = kubectl.run("get", "--raw", place, seconds=_SECONDS).stdout
+        response: str | bytes = kubectl.run("get", "--raw", place, seconds=_SECONDS).stdout
     else:
-        answer = _request(f"{(alerts.url or '').rstrip('/')}{path}")
+        response = _request(f"{(alerts.url or '').rstrip('/')}{path}")
     try:
-        told = json.loads(answer)
-        found = told["data"]["alerts"] if alerts.kind == "prometheus" else told
+        tree = json.loads(response)
+        found = tree["data"]["alerts"] if alerts.kind == "prometheus" else tree
         here = [alert for alert in found if alert["labels"].get("namespace") == namespace]
         ours = [alert for alert in here if alert["labels"].get("severity") != "info"]
         states = [alert["state"] if alerts.kind == "prometheus" else alert["status"]["state"] for alert in ours]
         fires = [alert for alert, state in zip(ours, states, strict=True) if state in ("firing", "active")]
         names = {str(alert["labels"].get("alertname", "without a name")) for alert in fires}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise CommandError(f"what {alerts.kind} answers cannot be understood") from None
+        raise CommandError(f"the response of {alerts.kind} is not the expected JSON") from None
     return [escaped(shortened(name)) for name in sorted(names.difference(alerts.ignore))]
 
 
@@ -225,7 +223,7 @@ def _request(url: str, body: str | None = None, token_variable: str | None = Non
     if token_variable is not None:
         token = os.environ.get(token_variable)
         if not token:
-            raise CommandError(f"the environment variable {token_variable}, which holds the probe's token, is not set")
+            raise CommandError(f"the environment variable {token_variable} with the probe's token is not set")
         headers["Authorization"] = f"Bearer {token}"
     request = Request(url, body.encode() if body else None, headers)
     handlers: list[Any] = [_NoRedirects()]
@@ -233,14 +231,14 @@ def _request(url: str, body: str | None = None, token_variable: str | None = Non
         handlers += [ProxyHandler({}), HTTPSHandler(context=ssl._create_unverified_context())]
     where = f"{urlsplit(url).path or '/'} of {PROXY}" if tunnel else url
     try:
-        with build_opener(*handlers).open(request, timeout=_SECONDS) as answer:
-            return bytes(answer.read(2**24))
+        with build_opener(*handlers).open(request, timeout=_SECONDS) as response:
+            return bytes(response.read(2**24))
     except HTTPError as error:
         error.close()
-        raise CommandError(f"{where} answers {error.code}") from None
+        raise CommandError(f"{where} responded with {error.code}") from None
     except (URLError, OSError, http.client.HTTPException, ValueError) as error:
         why = getattr(error, "reason", None) or error
-        raise CommandError(f"{where} does not answer: {why}") from None
+        raise CommandError(f"{where} does not respond: {why}") from None
 
 
 @contextmanager
@@ -251,13 +249,13 @@ def _forwarded(kubectl: Kubectl, namespace: str, to: str, port: int, seconds: fl
     watchdog = threading.Timer(seconds, process.kill)
     watchdog.start()
     try:
-        said = ""
+        output = ""
         for line in process.stdout or ():
             if match := re.search(r"Forwarding from 127\.0\.0\.1:(\d+)", line):
                 yield int(match[1])
                 return
-            said = line.strip() or said
-        raise CommandError(f"kubectl port-forward: {said or 'it ended at once'}")
+            output = line.strip() or output
+        raise CommandError(f"kubectl port-forward: {output or 'it exited immediately'}")
     finally:
         watchdog.cancel()
         process.kill()

@@ -1,4 +1,4 @@
-"""In which steps an environment comes to its data planes: the canary first, alone, then wave after wave."""
+"""The steps in which an environment reaches its data planes: the canary first, alone, then wave after wave."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,22 +10,22 @@ from stacks.stack import Definition, Stack
 
 @dataclass(frozen=True)
 class Step:
-    """Data planes that go together, and what the step is called."""
+    """Data planes that are applied together, and the step's name."""
 
     title: str
     planes: list[str]
 
 
 def stacks_of(definition: Definition, environment: str) -> dict[str, Stack]:
-    """Return an environment's stacks by data plane, in the order of the definition; raise CommandError for none."""
+    """Return an environment's stacks by data plane, in the order of the definition. Raise CommandError for none."""
     names = [item.name for item in definition.header.environments]
     if environment not in names:
         if not environment:
-            raise CommandError(f"Which environment? --environment <name>: {', '.join(names)}.", WRONG_INPUT)
+            raise CommandError(f"Add an environment: --environment <name>, one of {', '.join(names)}.", WRONG_INPUT)
         raise unknown("environment", environment, names)
     found = {stack.data_plane.name: stack for stack in definition.stacks if stack.environment.name == environment}
     if not found:
-        raise CommandError(f"environment {environment} lives on no data plane, so there is nothing to roll out.")
+        raise CommandError(f"environment {environment} is on no data plane, so there is nothing to roll out.")
     return found
 
 
@@ -42,6 +42,6 @@ def plan_of(stacks: Sequence[Stack]) -> list[Step]:
 
 
 def backwards(steps: Sequence[Step], planes: Sequence[str]) -> list[Step]:
-    """Return the steps that take these planes back: the last come first."""
+    """Return the steps that roll these planes back, in reverse order."""
     kept = (Step(step.title, [plane for plane in step.planes if plane in planes]) for step in reversed(steps))
     return [step for step in kept if step.planes]

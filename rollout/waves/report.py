@@ -1,4 +1,4 @@
-"""What people see of a rollout: its plan, how planes fare meanwhile, where they stand in the end, and how to go on."""
+"""The output of a rollout: its plan, progress, final table, and the next commands."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -17,8 +17,8 @@ from .plan import Step
 _EVERY_SECONDS = 10.0  # How often a plain line repeats what a plane is waiting for.
 _LONGEST = 1_500
 WORDS = {
-    "waiting": "not begun",
-    "applying": "being brought up",
+    "waiting": "not started",
+    "applying": "being applied",
     "applied": "at its health gate",
     "passed": "passed",
     "failed": "FAILED",
@@ -44,33 +44,33 @@ def plan_text(record: RolloutRecord, stacks: Mapping[str, Stack]) -> str:
 
 
 def described(gate: Gate) -> str:
-    """Return what a gate asks for, in a line."""
+    """Return the conditions of a gate in one line."""
     parts = ["workloads available", "proxy ready"]
     if gate.probe is not None:
         way = gate.probe.url if gate.probe.kind == "url" else f"{gate.probe.path} by {gate.probe.kind}"
-        parts.append(f"probe {way} answered")
+        parts.append(f"probe {way} passes")
     if gate.alerts is not None:
         service = gate.alerts.service
         parts.append(f"no alert at {f'{service.namespace}/{service.name}' if service else gate.alerts.url}")
-    return f"{', '.join(parts)}; for {gate.settle_seconds} s, within {gate.timeout_seconds} s"
+    return f"{', '.join(parts)}, for {gate.settle_seconds} s, within {gate.timeout_seconds} s"
 
 
 def table(journal: Journal, left: Sequence[str] = ()) -> Table:
-    """Return where every plane stands; `left` are planes that this run leaves as they are."""
+    """Return a table of the planes' states. `left` are planes that this run does not touch."""
     record = journal.record
     rows = []
     for title, plane in ((step.title, plane) for step in record.steps for plane in step.planes):
         status, log = record.planes[plane], journal.log(plane)
-        # A run that is over and left a plane at work was killed.
+        # After the run, a plane that is still being applied was killed.
         state = "interrupted" if status.state in ("applying", "applied") else status.state
         seconds = "" if status.seconds is None else f"{status.seconds:.1f}"
         why = shortened(status.message, _LONGEST)
         if why and state == "failed" and log.exists():
             why += f"\nlog: {escaped(str(log))}"
         rows.append((plane, title, WORDS[state], seconds, record.engine if status.attempts else "", why))
-    rows += [(plane, "left out", "as it is", "", "", "no earlier rollout of it succeeded") for plane in left]
+    rows += [(plane, "left out", "unchanged", "", "", "no earlier rollout of it succeeded") for plane in left]
     out = Table(show_lines=True)
-    for name in ("Plane", "Step", "State", "Seconds", "Engine", "What failed, and why"):
+    for name in ("Plane", "Step", "State", "Seconds", "Engine", "Failure"):
         out.add_column(name, overflow="fold")
     for row in rows:
         out.add_row(*map(Text, row))
@@ -78,10 +78,10 @@ def table(journal: Journal, left: Sequence[str] = ()) -> Table:
 
 
 def closing(journal: Journal) -> str:
-    """Return how it ended, and which command comes next."""
+    """Return how the rollout ended, and the next commands."""
     record = journal.record
     what = f"Rollout {journal.number} of {record.environment}" + (
-        f", which takes rollout {record.takes_back} back," if record.takes_back is not None else ""
+        f", which rolls back rollout {record.takes_back}," if record.takes_back is not None else ""
     )
     passed = sum(status.state == "passed" for status in record.planes.values())
     if record.outcome == "succeeded":
@@ -93,38 +93,37 @@ def closing(journal: Journal) -> str:
     verb = "failed" if record.outcome == "failed" else "was stopped"
     lines = [
         f"{what} {verb}: {passed} of {len(record.planes)} planes passed. Next:",
-        f"  {command(resume=True)}   goes on with the same texts, with the planes that have not passed",
+        f"  {command(resume=True)}   continues with the same texts and the planes that have not passed",
     ]
     if record.kind == "forward":
         able = [plane for plane in record.touched if plane in record.good]
         if able:
-            lines.append(f"  {command(back=True)}   brings {', '.join(able)} back to what was good before")
-        lines.append(f"  {command()}   begins anew, with the definition as it is then")
+            lines.append(f"  {command(back=True)}   rolls {', '.join(able)} back to the last good texts")
+        lines.append(f"  {command()}   starts again, with the present definition")
     return "\n".join(lines)
 
 
-# ---- meanwhile ----
+# ---- progress ----
 
 
 class Lines:
-    """A line for each change, and now and then one for what is being waited for."""
+    """A line for each change of state, and every ten seconds one for what a plane waits for."""
 
     def __init__(self) -> None:
-        self._said: dict[str, tuple[str, float]] = {}
+        self._shown: dict[str, tuple[str, float]] = {}
 
     def step(self, step: Step, number: int, of: int) -> None:
-        """Say which planes go now: `Step 2 of 3, wave 1: west, north`."""
+        """Print the planes of a step: `Step 2 of 3, wave 1: west, north`."""
         note(f"Step {number} of {of}, {step.title}: {', '.join(step.planes)}")
 
     def state(self, plane: str, state: str, text: str = "") -> None:
-        """Say where a plane stands now."""
-        self._said.pop(plane, None)
+        self._shown.pop(plane, None)
         note(f"[{plane}] {WORDS[state]}{f': {text}' if text else ''}")
 
-    def says(self, plane: str, text: str) -> None:
-        """Repeat what is being waited for; what an engine says stands in its log."""
-        before, when = self._said.get(plane, ("", 0.0))
+    def output(self, plane: str, text: str) -> None:
+        """Print what a plane waits for, from a line of its engine's output. The log has all of them."""
+        before, when = self._shown.get(plane, ("", 0.0))
         now = time.monotonic()
         if text.startswith("waiting: ") and text != before and now - when >= _EVERY_SECONDS:
-            self._said[plane] = text, now
+            self._shown[plane] = text, now
             note(f"[{plane}] {text}")

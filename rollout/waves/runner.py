@@ -1,4 +1,4 @@
-"""Works through the steps of a rollout. It knows engines and gates as functions, and writes everything down first."""
+"""Works through the steps of a rollout. It knows engines and gates as functions, and records each step first."""
 
 import threading
 import time
@@ -11,37 +11,37 @@ from stacks.command import CommandError
 from .journal import Ending, Journal, State
 from .report import Lines
 
-Show = Callable[[str], None]  # Takes a line about a plane, for people to see.
+Show = Callable[[str], None]  # Takes a line of output about a plane.
 Work = Callable[[str, Show], None]
-"""What is done to a plane; raises CommandError when it fails, and Interrupted when it was stopped."""
+"""Work on a plane. Raises CommandError if it fails, and Interrupted if it was stopped."""
 
 
 class Interrupted(Exception):
-    """The work on a plane was stopped by a person."""
+    """A person stopped the work on a plane."""
 
 
 @dataclass
 class Stop:
-    """How a person stops a rollout: first no further plane is begun, then those at work are interrupted."""
+    """How a person stops a rollout: `soon` starts no further plane, `now` interrupts the running ones."""
 
-    asked: threading.Event = field(default_factory=threading.Event)
+    soon: threading.Event = field(default_factory=threading.Event)
     now: threading.Event = field(default_factory=threading.Event)
 
 
 @dataclass(frozen=True)
 class Runner:
-    """Carries one rollout out, wave after wave, and keeps its journal."""
+    """Carries out one rollout, wave after wave, and keeps its journal."""
 
     journal: Journal
     bring_up: Work
     await_health: Work
     watch: Lines
     stop: Stop
-    most: int  # How many planes at the same time.
-    keep_going: bool = False  # Whether a plane that fails keeps no other from being tried.
+    most: int  # Number of planes at the same time.
+    keep_going: bool = False  # Whether a failed plane does not stop the others.
 
     def run(self) -> Ending:
-        """Work through the steps from where the journal stands, and say how it ended."""
+        """Work through the remaining steps, and return how it ended."""
         steps = self.journal.record.steps
         for number, step in enumerate(steps, 1):
             waiting = [plane for plane in step.planes if not self._passed(plane)]
@@ -50,7 +50,7 @@ class Runner:
             self.watch.step(step, number, len(steps))
             self._together(waiting)
             failed = not all(self._passed(plane) for plane in step.planes)
-            if self.stop.asked.is_set() or (failed and not self.keep_going):
+            if self.stop.soon.is_set() or (failed and not self.keep_going):
                 break
         states = {status.state for status in self.journal.record.planes.values()}
         ending: Ending = "succeeded" if states == {"passed"} else "failed" if "failed" in states else "stopped"
@@ -58,13 +58,13 @@ class Runner:
         return ending
 
     def _together(self, planes: list[str]) -> None:
-        """Bring planes up side by side; none is begun any more once one has failed or a person asks to stop."""
+        """Work on planes in parallel. After a failure, or if a person stops, no further plane is started."""
         with ThreadPoolExecutor(self.most, thread_name_prefix="plane") as pool:
             at_work: set[Future[bool]] = set()
             going = True
             waiting = list(planes)
             while at_work or (going and waiting):
-                while going and waiting and len(at_work) < self.most and not self.stop.asked.is_set():
+                while going and waiting and len(at_work) < self.most and not self.stop.soon.is_set():
                     at_work.add(pool.submit(self._one, waiting.pop(0)))
                 if not at_work:
                     return
@@ -73,11 +73,11 @@ class Runner:
                     going = (future.result() or self.keep_going) and going
 
     def _one(self, plane: str) -> bool:
-        """Bring one plane up and through its gate; say whether that went well."""
+        """Apply one plane and wait for its gate. Return whether that succeeded."""
         begin = time.monotonic()
 
         def show(text: str) -> None:
-            self.watch.says(plane, text)
+            self.watch.output(plane, text)
 
         def note(state: State, text: str = "") -> None:
             seconds = time.monotonic() - begin
@@ -85,7 +85,7 @@ class Runner:
             self.watch.state(plane, state, f"{seconds:.0f} s" if state == "passed" else text)
 
         note("applying")
-        what = "bringing it up"
+        what = "applying it"
         try:
             self.bring_up(plane, show)
             note("applied")

@@ -1,9 +1,8 @@
-"""One process for each plane that is being brought up: `python -m rollout.waves.worker`, and how it is started.
+"""One process for each plane that is being applied: `python -m rollout.waves.worker`, and how it is started.
 
-What an engine prints then goes to a log of its own; a hanging engine can be ended without the others; and Ctrl-C is
-the rollout's to hand on, because a worker and its engine are a process group of their own. A worker ends with the
-rollout, however that ends: its standard input is a pipe from there, and when that breaks, it interrupts its group. It
-also holds the environment's lock for as long as it lives.
+So each engine has its own log, and a hanging engine can be killed alone. A worker and its engine are a separate process
+group, so that the rollout handles Ctrl-C. A worker ends with the rollout, however that ends: when the pipe to its
+standard input breaks, it interrupts its group. It also holds the environment's lock while it runs.
 """
 
 import json
@@ -24,29 +23,29 @@ from .. import processes
 from .runner import Interrupted, Show
 
 ROOT = Path(__file__).resolve().parents[2]
-_GRACE_SECONDS = 90.0  # How long an engine may take to end what it has begun, once it is interrupted.
-_LONGEST_MESSAGE = 4_000  # Characters of a failure: it stands in the rollout's record and report.
+_GRACE_SECONDS = 90.0  # How long an interrupted engine may take to end.
+_LONGEST_MESSAGE = 4_000  # Characters of an error in the rollout's record and report.
 _STOPPED = 130
 
 
 class TooLong(CommandError):
-    """An engine was not done in time; only the cluster knows why."""
+    """An engine did not end in time. Only the cluster knows why."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a worker does: bring up one stack of a definition."""
+    """The work of a worker: one stack of a definition."""
 
     environment: str
     plane: str
     engine: str
-    definition: str  # The file that the stack is known to come from.
-    read_from: str  # The file that is read: the text that the rollout keeps.
-    keep_going: bool = False  # Whatever the cluster lacks.
+    definition: str  # The file that the stack's configuration names.
+    read_from: str  # The file to read: the copy that the rollout stores.
+    keep_going: bool = False  # Even if the cluster lacks prerequisites.
 
 
 def bring_up(task: Task, log: Path, lock: int, seconds: float, stop: threading.Event, show: Show) -> None:
-    """Bring a stack up in a process of its own; raise CommandError when it failed, Interrupted when it was stopped."""
+    """Apply a stack in a separate process. Raise CommandError if it failed, Interrupted if it was stopped."""
     log.parent.mkdir(parents=True, exist_ok=True)
     failure = log.with_suffix(".failure")
     failure.unlink(missing_ok=True)
@@ -82,13 +81,13 @@ def bring_up(task: Task, log: Path, lock: int, seconds: float, stop: threading.E
     if stop.is_set():
         raise Interrupted
     if code in (_STOPPED, -signal.SIGINT, -signal.SIGKILL):
-        raise TooLong(f"it was interrupted: it was not done within {seconds:g} s")
+        raise TooLong(f"it was interrupted because it did not end within {seconds:g} s")
     message = failure.read_text("utf-8", "replace") if failure.exists() else ""
-    raise CommandError(message or f"{last or 'it ended without a word'} (exit code {code}; {escaped(str(log))})")
+    raise CommandError(message or f"{last or 'it ended without output'} (exit code {code}; {escaped(str(log))})")
 
 
 def _keep(group: int, seconds: float, stop: threading.Event, over: threading.Event) -> None:
-    """Interrupt a worker when it is stopped, or takes too long; end it when it does not end by itself."""
+    """Interrupt a worker when it is stopped, or takes too long. Kill it if it does not end."""
     end = time.monotonic() + seconds
     while not stop.is_set() and time.monotonic() < end:
         if over.wait(0.1):
@@ -99,7 +98,7 @@ def _keep(group: int, seconds: float, stop: threading.Event, over: threading.Eve
 
 
 def _send(group: int, number: signal.Signals) -> None:
-    """Send a signal to every process of a worker's group, and so to its engine too."""
+    """Send a signal to a worker's process group, which includes its engine."""
     with suppress(ProcessLookupError):
         os.killpg(group, number)
 
@@ -108,7 +107,7 @@ def _send(group: int, number: signal.Signals) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Bring one stack up; the reason, when it fails, goes to the file that the rollout reads."""
+    """Apply one stack. If that fails, write the error to the file that the rollout reads."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=_end_with_the_rollout, daemon=True).start()
     task = Task(**json.loads(arguments[0]))
@@ -132,7 +131,7 @@ def _up(task: Task) -> None:
     read_from = Path(task.read_from)
     definition = read_definition(read_from)
     stack = stacks_of(definition, task.environment)[task.plane]
-    Kubectl(stack.data_plane.context_name).ask_ahead()
+    Kubectl(stack.data_plane.context_name).query_ahead()
 
     from .. import preflight
     from ..engines import Bundle, find_engine
@@ -146,7 +145,7 @@ def _up(task: Task) -> None:
 
 
 def _end_with_the_rollout() -> None:
-    """Interrupt the whole group once the rollout is gone, and end it when it does not end by itself."""
+    """Interrupt the process group when the rollout is gone, and kill it if it does not end."""
     with suppress(OSError):
         while os.read(0, 4096):
             pass

@@ -19,7 +19,7 @@ def pool(profile: str, name: str = "main") -> Tree:
 
 
 def tree_of(pools: list[Tree], models: list[Tree], cuts: list[dict[str, int]]) -> Tree:
-    """Return a definition with an on-demand server, and a GPU for each cut; an empty one is a whole GPU."""
+    """Return a definition with an on-demand server, and one GPU for each cut. An empty cut is a whole GPU."""
     images = [("triton", "26.08-py3"), ("proxy", "0.2.0"), ("eviction-policy", "0.2.0")]
     one = {"nodes": 1, "product": A100, "perNode": 1}
     gpus = [{**one, **({"mig": {"slices": cut}} if cut else {})} for cut in cuts]
@@ -41,7 +41,7 @@ def write(folder: Path, tree: Tree) -> Path:
 
 
 def pasted(definition: Definition, text: str) -> Definition:
-    """Return the definition with a printed change pasted into it, as a person does it."""
+    """Return the definition with a printed change merged into it, as a person would do it."""
     with TemporaryDirectory() as folder:
         return read_definition(write(Path(folder), _laid_over(definition.document.tree, yaml.safe_load(text))))
 

@@ -1,4 +1,4 @@
-"""Definitions, samples and traces of pools in trouble, as tests make them up."""
+"""Made-up definitions, samples and traces of pools in trouble."""
 
 import random
 from array import array
@@ -43,28 +43,25 @@ def definition(folder: Path, *given: Any, **more: Any) -> Definition:
 
 @dataclass
 class Made:
-    """Samples, written down one after the other: counters that grew, gauges that stayed."""
+    """Samples, added one after the other: counters that grew, gauges that stayed."""
 
     series: dict[str, list[Series]] = field(default_factory=dict)
 
     def grew(self, metric: str, by: float, **labels: str) -> None:
-        """A counter grew by so much."""
         self._add(metric, labels, [(0.0, 7.0), (SECONDS, 7.0 + by)])
 
     def was(self, metric: str, value: float, **labels: str) -> None:
-        """A gauge had one value."""
         self._add(metric, labels, [(0.0, value), (SECONDS, value)])
 
     def _add(self, metric: str, labels: Mapping[str, str], samples: Sequence[tuple[float, float]]) -> None:
         self.series.setdefault(metric, []).append(Series(dict(labels), samples))
 
     def samples(self) -> Samples:
-        """Return them."""
         return Samples(SECONDS, lambda metric: self.series.get(metric, []))
 
 
 def calls(made: Made, many: Mapping[str, float], late: float = 0.0, waited: float = 0.0) -> None:
-    """So many calls came to models; some were late, and waited for so many seconds together."""
+    """Add calls of models. Some were late, and waited for so many seconds together."""
     for name, number in many.items():
         made.grew("tidegate_proxy_requests_total", number, server=SERVER, model=name, protocol="http", status="200")
     here = {"server": SERVER, "pool": POOL}
@@ -76,7 +73,7 @@ def calls(made: Made, many: Mapping[str, float], late: float = 0.0, waited: floa
 
 
 def loads(made: Made, name: str, number: float, seconds: float, size: float, evicted: float = 0.0) -> None:
-    """A model of so many bytes was loaded, and had to go for others."""
+    """Add loads of a model of so many bytes, and its evictions for others."""
     made.grew("tidegate_eviction_model_loads_total", number, pod=POD, model=name)
     made.was("tidegate_eviction_model_load_seconds", seconds, pod=POD, model=name)
     made.was("tidegate_eviction_model_footprint_bytes", size, pod=POD, model=name)
@@ -84,20 +81,20 @@ def loads(made: Made, name: str, number: float, seconds: float, size: float, evi
 
 
 def busy(made: Made, reason: str, number: float) -> None:
-    """So many calls were refused as busy."""
-    said = {"server": SERVER, "pool": POOL, "type": "busy", "reason": reason, "replica": "10.0.0.1"}
-    made.grew("tidegate_proxy_problems_total", number, **said)
+    """Add calls that were refused as busy."""
+    labels = {"server": SERVER, "pool": POOL, "type": "busy", "reason": reason, "replica": "10.0.0.1"}
+    made.grew("tidegate_proxy_problems_total", number, **labels)
 
 
 def work(made: Made, name: str, queued: float, computed: float) -> None:
-    """Calls of a model waited, and computed, for so many seconds at the server."""
+    """Add the seconds that calls of a model waited and computed at the server."""
     made.grew("nv_inference_queue_duration_us", queued * 1e6, pod=POD, model=name, version="1")
     made.grew("nv_inference_compute_infer_duration_us", computed * 1e6, pod=POD, model=name, version="1")
 
 
 def trace(models: Mapping[str, tuple[int, float]], turns: int, gap: float) -> Trace:
-    """Return calls of models (bytes, seconds of a load), so many seconds apart; each turn has all of them in an order
-    by chance, so that none is called at regular times."""
+    """Return calls of models (bytes, seconds of a load), so many seconds apart. Each turn has all models in a random
+    order, so that the calls of none are regular."""
     made = tuple(TracedModel(name, size, seconds, 0.05) for name, (size, seconds) in models.items())
     chance = random.Random(1)
     which = [each for _ in range(turns) for each in chance.sample(range(len(made)), len(made))]

@@ -1,4 +1,4 @@
-"""What is advised follows from what presses: by samples that are made up, and by the simulator."""
+"""Advice follows from pressures: with made-up samples, and with the simulator."""
 
 from array import array
 from collections.abc import Iterable, Mapping
@@ -50,12 +50,12 @@ def advice_for(found: Definition, made: Made, calls: Trace | None = TURNS) -> tu
 
 
 def after(found: Definition, subject: PoolUnderReview, change: Mapping[str, Any]) -> Definition:
-    """Return the definition with the change pasted."""
+    """Return the definition with the change merged."""
     return pasted(found, overlay_text(laid_over(subject.stack.environment.name, change)))
 
 
 def pressed(names: Iterable[str]) -> Made:
-    """Every model goes again and again, and half of the callers wait."""
+    """Every model is evicted again and again, and half of the callers wait."""
     made = Made()
     calls(made, dict.fromkeys(names, 200.0), late=500.0, waited=5000.0)
     for name in names:
@@ -74,7 +74,7 @@ def test_a_working_set_that_is_larger_than_the_slice_wants_a_larger_one(tmp_path
     assert pool.placement.profile == "2g.20gb"  # type: ignore[union-attr]
 
 
-def test_a_pinned_model_that_nobody_calls_is_to_be_unpinned(tmp_path: Path) -> None:
+def test_a_pinned_model_without_calls_should_be_unpinned(tmp_path: Path) -> None:
     found = definition(tmp_path, {**SMALL, "yak": "5G"}, pinned="yak")
     three = trace(dict.fromkeys(("ant", "bee", "cat"), (3 * GB, 10.0)), 25, 30.0)
     named = Trace((*three.models, *trace({"yak": (5 * GB, 9.0)}, 1, 1.0).models), three.seconds, three.which)
@@ -83,7 +83,7 @@ def test_a_pinned_model_that_nobody_calls_is_to_be_unpinned(tmp_path: Path) -> N
     assert advice.change == {"models": [{"name": "yak", "pinned": False}]}
 
 
-def test_a_dear_model_that_many_call_at_the_same_time_is_to_be_pinned(tmp_path: Path) -> None:
+def test_a_slow_model_with_many_callers_should_be_pinned(tmp_path: Path) -> None:
     names = ("ant", "bee", "cat", "queen")
     found = definition(tmp_path, dict.fromkeys(names, "3G"))
     made = pressed(names)
@@ -139,8 +139,8 @@ def test_models_that_come_from_a_slow_volume_again_and_again_are_to_be_staged(tm
     assert advice.now
     assert advice.then
     assert advice.then.lost_seconds < 0.5 * advice.now.lost_seconds
-    assert "Files come at 100 MB/s, which is 94% of what a load takes." in advice.why
-    assert "Not simulated: that each model" in advice.beside
+    assert "Files are read at 100 MB/s, which is 94% of the load time." in advice.why
+    assert "Not simulated: each model" in advice.beside
     (pool,) = after(found, subject, advice.change).stacks[0].platform.servers[0].pools
     assert isinstance(pool.loading, OnDemand)
     assert pool.loading.staging
@@ -151,7 +151,7 @@ def test_models_that_come_from_a_slow_volume_again_and_again_are_to_be_staged(tm
 
 
 @pytest.mark.parametrize("reason", ["loading", "queued"])
-def test_who_is_told_busy_for_a_slow_volume_wants_files_near_and_no_longer_wait(tmp_path: Path, reason: str) -> None:
+def test_busy_calls_with_a_slow_volume_need_near_files_and_no_longer_wait(tmp_path: Path, reason: str) -> None:
     found = definition(tmp_path, OF_SIZES)
     made = from_a_slow_volume()
     busy(made, reason, 300.0)
@@ -194,7 +194,7 @@ def test_calls_that_compute_for_longer_than_they_queue_are_not_short_of_it(tmp_p
     assert advice_for(definition(tmp_path), made)[1].kind == "nothing"
 
 
-def test_callers_who_are_told_busy_while_their_model_loads_are_to_wait_longer(tmp_path: Path) -> None:
+def test_busy_calls_while_their_model_loads_should_wait_longer(tmp_path: Path) -> None:
     found = definition(tmp_path)
     made = Made()
     calls(made, dict.fromkeys(SMALL, 20.0), late=5.0, waited=90.0)
@@ -217,23 +217,23 @@ def test_where_all_is_well_nothing_is_advised(tmp_path: Path) -> None:
     assert advice_for(found, made)[1] == Advice("nothing", "99.9% of the calls found their model resident.")
 
 
-def test_nothing_is_advised_of_what_nobody_measured(tmp_path: Path) -> None:
+def test_nothing_is_advised_without_measurements(tmp_path: Path) -> None:
     found = definition(tmp_path)
     assert advice_for(found, Made())[1].why == "Prometheus has none of its pods in this time."
 
 
-def test_the_lines_say_figures_place_change_and_what_is_expected(tmp_path: Path) -> None:
+def test_the_lines_have_figures_place_change_and_simulated_effect(tmp_path: Path) -> None:
     found = definition(tmp_path)
     text = "\n".join(lines_of(found, found.stacks[0], Recorded(pressed(SMALL).samples(), TURNS)))
     for part in (
         f"{SERVER}/{POOL}  1 replica on MIG 1g.10gb (mixed), 1,000 calls",
-        "memory   short  50.0% found their model resident; 495 evictions for room",
+        "memory   short  50.0% of calls found their model resident, 495 evictions for others",
         "advice   a larger slice:",
         "inference.yaml:",
-        "over what the environment dev has",
+        "(environment dev)",
         "profile: 2g.20gb",
         "(the same calls, simulated)",
-        "Not advised: proxy.rateLimit",
+        "Never advised: proxy.rateLimit",
     ):
         assert part in text, text
 
@@ -248,7 +248,7 @@ def test_a_straight_line_through_loads_gives_back_the_rate_that_made_them(
 ) -> None:
     found = reading([(size, start + size / rate, 1.0) for size in sizes])
     mean = sum(sizes) / len(sizes) / rate
-    if mean / (mean + start) > 1e-3:  # else the start drowns it
+    if mean / (mean + start) > 1e-3:  # otherwise the start dominates it
         assert found
         assert found.bytes_per_second == pytest.approx(rate, rel=1e-3)
         assert found.share == pytest.approx(mean / (mean + start), rel=1e-3)

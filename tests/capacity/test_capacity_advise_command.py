@@ -1,4 +1,4 @@
-"""`tidegate advise` as people call it: of a real Prometheus, and with bad input."""
+"""The command `tidegate advise`: with a real Prometheus, and with wrong input."""
 
 import time
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ from .situations import POD, SECONDS, SMALL, Made, busy, calls, definition, load
 from .test_capacity_prometheus import imported
 
 EVERY = 15.0
-BEFORE = 600.0  # Seconds that are remembered before the window begins.
+BEFORE = 600.0  # Seconds of samples before the window begins.
 
 
 def trouble() -> Made:
-    """Models that are called again and again, and have to go for each other."""
+    """Models that are called again and again, and evict each other."""
     made = Made()
     calls(made, dict.fromkeys(SMALL, 720.0), late=1800.0, waited=18000.0)
     for number, name in enumerate(SMALL):
@@ -40,7 +40,7 @@ def trouble() -> Made:
 
 
 def written(made: Made, namespace: str, end: float) -> dict[str, list[str]]:
-    """Return the same in OpenMetrics, from before its beginning on: what grew did so evenly."""
+    """Return the samples in OpenMetrics, from before their start. Increases are even."""
     families: dict[str, list[str]] = {}
     for metric, series in made.series.items():
         lines = families[f"{metric} unknown"] = []
@@ -64,7 +64,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Definition:
 
 @pytest.fixture(scope="module")
 def server(here: Definition, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """One that remembers the trouble of the last hour."""
+    """A Prometheus with the trouble of the last hour."""
     folder = tmp_path_factory.mktemp("prometheus")
     imported(written(trouble(), here.stacks[0].namespace, float(int(time.time()))), folder)
     with prometheus(folder) as running:
@@ -76,7 +76,7 @@ def run(file: str, *arguments: str) -> Result:
 
 
 def refused(file: str, *arguments: str, code: int = 2) -> str:
-    """Return the one sentence that a command ends with."""
+    """Return the final sentence of a command."""
     ran = run(file, *arguments)
     assert ran.exit_code == code, ran.output
     assert ran.stdout == ""
@@ -89,7 +89,7 @@ def pressures_of(found: Definition, recorded: Recorded) -> Pressures:
     return subject.found
 
 
-def test_what_a_real_prometheus_is_asked_is_what_pressed(here: Definition, server: Prometheus) -> None:
+def test_a_real_prometheus_has_the_pressures(here: Definition, server: Prometheus) -> None:
     recorded = read_samples(server.url, f'namespace="{here.stacks[0].namespace}"', 1.0)
     there, made = (pressures_of(here, each) for each in (recorded, Recorded(trouble().samples(), None)))
     for figure in (
@@ -119,31 +119,28 @@ def test_a_pool_in_trouble_is_advised(here: Definition, server: Prometheus) -> N
 
 
 def test_without_a_trace_advice_says_why_nothing_was_simulated(here: Definition) -> None:
-    recorded = Recorded(trouble().samples(), None, "What loads take is not known.")
-    said = "\n".join(lines_of(here, here.stacks[0], recorded))
-    assert "Nothing could be simulated: What loads take is not known." in said
-    assert "advice   nothing: " in said
+    recorded = Recorded(trouble().samples(), None, "No load time is known.")
+    output = "\n".join(lines_of(here, here.stacks[0], recorded))
+    assert "Nothing could be simulated: No load time is known." in output
+    assert "advice   nothing: " in output
 
 
 def test_what_prometheus_has_of_another_environment_is_none_of_this_ones(here: Definition, server: Prometheus) -> None:
     sentence = refused(here.document.file, "--prometheus", server.url, "--match", 'cluster="west"')
-    assert "has scraped no proxy of Tidegate's with namespace=" in sentence
-    assert (
-        'cluster="west" in these 24 hours: see --match, --stack, --hours, and `monitoring` in the definition.'
-        in sentence
-    )
+    assert "has no samples of a Tidegate proxy with namespace=" in sentence
+    assert 'cluster="west" in these 24 hours. Check --match, --stack, --hours, and `monitoring`' in sentence
 
 
-def test_what_is_no_time_and_no_share_is_told(here: Definition) -> None:
+def test_invalid_hours_and_shares_are_reported(here: Definition) -> None:
     for wrong in ("--hours 0", "--target 99"):
         assert refused(here.document.file, "--prometheus", "http://here", *wrong.split()).startswith(f"{wrong}")
 
 
 def test_a_prometheus_is_to_be_named(here: Definition) -> None:
-    assert refused(here.document.file).startswith("Name the Prometheus to read: --prometheus <url>")
+    assert refused(here.document.file).startswith("Add the Prometheus to read: --prometheus <url>")
 
 
-def test_a_stack_is_to_be_said_where_there_are_several(tmp_path: Path) -> None:
+def test_several_stacks_need_the_option_stack(tmp_path: Path) -> None:
     two = tree()
     two["environments"].append({"name": "trial", "datasets": [{"name": "models", "path": "/trial"}]})
     two["dataPlanes"][0]["environments"].append("trial")
@@ -151,7 +148,7 @@ def test_a_stack_is_to_be_said_where_there_are_several(tmp_path: Path) -> None:
     file = write(tmp_path, two)
     names = [stack.name for stack in read_definition(file).stacks]
     sentence = refused(str(file), "--prometheus", "http://here")
-    assert sentence.startswith("Name the stack that this Prometheus reads: --stack, one of ")
+    assert sentence.startswith("Add the stack that this Prometheus scrapes: --stack, one of ")
     assert all(name in sentence for name in names)
     near = f"There is no stack {names[0]}x: did you mean {names[0]}? There are: "
     assert refused(str(file), "--prometheus", "http://here", "--stack", f"{names[0]}x").startswith(near)

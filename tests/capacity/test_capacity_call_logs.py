@@ -1,4 +1,4 @@
-"""Logs of proxies and eviction policies, as they are written, become a trace: every call, and no caller."""
+"""Real logs of proxies and eviction policies become a trace with every call, and without callers."""
 
 import base64
 import csv
@@ -32,17 +32,17 @@ CALLER = "mrs-visitor"
 NOON = datetime(2026, 11, 3, 12, tzinfo=UTC).timestamp()
 
 
-def line(logger: str, at: float, **said: Any) -> str:
+def line(logger: str, at: float, **fields: Any) -> str:
     """A line as the processes write it."""
-    record = logging.makeLogRecord({"name": logger, "levelno": 20, "levelname": "INFO", "msg": "said", "said": said})
+    record = logging.makeLogRecord({"name": logger, "levelno": 20, "levelname": "INFO", "msg": "said", "said": fields})
     record.created = NOON + at
     return JsonLines().format(record) + "\n"
 
 
 def call(at: float, model: str, calls: dict[str, int] | None = None, **more: Any) -> str:
-    said = {"protocol": "http", "status": 200, "server": "main", "model": model, "pool": "small", "principal": CALLER}
-    told = {} if calls is None else {"calls": {"main": calls}}
-    return line("tidegate_proxy.calls", at, **(said | {"seconds": 0.5} | more), **told)
+    fields = {"protocol": "http", "status": 200, "server": "main", "model": model, "pool": "small", "principal": CALLER}
+    totals = {} if calls is None else {"calls": {"main": calls}}
+    return line("tidegate_proxy.calls", at, **(fields | {"seconds": 0.5} | more), **totals)
 
 
 def loaded(model: str, seconds: float, size: int) -> str:
@@ -63,7 +63,7 @@ LINES = [
 
 
 @pytest.mark.parametrize("before", ["", "[pod/inference-proxy-0/proxy] ", "2026-11-03T12:00:00.1Z stderr F "])
-def test_calls_are_counted_as_lines_say_whatever_stands_before_them(tmp_path: Path, before: str) -> None:
+def test_calls_are_counted_whatever_is_before_the_record(tmp_path: Path, before: str) -> None:
     (tmp_path / "a.log").write_text("".join(before + each for each in LINES[:5]), "utf-8")
     with gzip.open(tmp_path / "b.log.gz", "wt", encoding="utf-8") as file:
         file.writelines(before + each for each in LINES[5:])
@@ -96,13 +96,13 @@ def test_loads_are_read_as_the_policy_itself_logs_them(tmp_path: Path, caplog: p
     assert read_logs(str(tmp_path)).measured["fox"].load_seconds == 9.0
 
 
-def test_lines_of_older_proxies_and_broken_ones_are_told(tmp_path: Path) -> None:
+def test_lines_of_older_proxies_and_broken_ones_are_reported(tmp_path: Path) -> None:
     older = call(0.5, "fox", verb="infer") + call(0.7, "fox", verb="metadata")
     text = older + call(1.0, "fox", {"fox": 1}) + LINES[0][:90] + "\n" + loaded("fox", 1.0, 5)
     (tmp_path / "old.log").write_text(text, "utf-8")
     found = read_logs(str(tmp_path / "old.log"))
     assert len(found.calls["main", "fox"]) == 1
-    assert [each.partition(" of ")[0] for each in found.lost] == ["1 line", "calls"]
+    assert [each.partition(" of ")[0] for each in found.lost] == ["1 unreadable line", "calls"]
     assert found.lost[1].endswith(": 1 line not used")
     assert "1 of older proxies, not used" in found.source
 
@@ -121,7 +121,7 @@ def parsed(text: str) -> dict[str, Any]:
 
 
 def cri(text: str) -> str:
-    """containerd and CRI-O: a line of more than 16 KiB comes in parts. Here each has 120 bytes."""
+    """containerd and CRI-O split a line of more than 16 KiB into parts. Here each part has 120 bytes."""
     parts = [text.rstrip("\n")[at : at + 120] for at in range(0, len(text), 120)]
     return "".join(f"2026-11-03T12:00:00.1Z stderr {'F' if part is parts[-1] else 'P'} {part}\n" for part in parts)
 
@@ -132,12 +132,12 @@ def docker(text: str) -> str:
 
 
 def merged(text: str) -> str:
-    """Fluent Bit with Merge_Log and Keep_Log: the record is there twice."""
+    """Fluent Bit with Merge_Log and Keep_Log has the record twice."""
     return dumped(date=1762171200.1, log=text, log_processed=parsed(text), kubernetes=KUBERNETES)
 
 
 def lifted(text: str) -> str:
-    """The same with Nest: the fields of the record stand beside the line."""
+    """The same with Nest: the fields of the record are next to the line."""
     return dumped(**{"log": text} | parsed(text))
 
 
@@ -268,14 +268,14 @@ def test_every_call_and_load_without_a_usable_logger_is_counted_alone_and_among_
     (tmp_path / "mixed.log").write_text(wrapped(mixed), "utf-8")
     found = read_logs(str(tmp_path / "mixed.log"))
     assert len(found.calls["main", "fox"]) == 4
-    assert found.lost[0].startswith("4 lines of calls or loads that cannot be read")
+    assert found.lost[0].startswith("4 unreadable lines of calls or loads")
     (tmp_path / "alone.log").write_text(wrapped(damaged), "utf-8")
-    with pytest.raises(CommandError, match=r"alone\.log:\d+: .* wraps calls or loads in a form"):
+    with pytest.raises(CommandError, match=r"alone\.log:\d+: .* has calls or loads in a form"):
         read_logs(str(tmp_path))
 
 
 def test_a_copy_without_a_logger_of_a_line_that_has_one_is_a_copy(tmp_path: Path) -> None:
-    """Fluent Bit with Merge_Log and Keep_Log, of which a filter removed a field."""
+    """Fluent Bit with Merge_Log and Keep_Log, and a filter that removed a field."""
     lines = [dumped(log=each, log_processed=json.loads(without_logger(each))) for each in LINES[:5]]
     assert calls_in(tmp_path, "".join(lines).encode()) == calls_in(tmp_path, "".join(LINES[:5]).encode())
 
@@ -335,16 +335,16 @@ def test_a_form_that_cannot_be_read_is_shown_without_the_caller(tmp_path: Path) 
     ("words", "text", "why"),
     [
         ("nowhere.log", "", "there is no file nowhere.log"),
-        ("'open", "", "cannot be read as names"),
-        ("{folder}", "", "There is no call of a model in what 1 file hold"),
+        ("'open", "", "not valid file names"),
+        ("{folder}", "", "There is no call of a model in 1 file"),
         ("{folder}/a.log", "\x1f\x8bnot zipped", "a.log cannot be read: "),
-        ("{folder}/a.log", LINES[0], "What models take is not known (fox)"),
+        ("{folder}/a.log", LINES[0], "The memory of fox is unknown."),
     ],
 )
-def test_logs_that_tell_nothing_end_with_one_sentence(tmp_path: Path, words: str, text: str, why: str) -> None:
+def test_useless_logs_end_with_one_sentence(tmp_path: Path, words: str, text: str, why: str) -> None:
     (tmp_path / "a.log").write_bytes(text.encode("latin-1"))
-    said = words.format(folder=tmp_path)
-    ran = CliRunner().invoke(app, ["trace", str(tmp_path / "out.csv"), "--logs", said])
+    names = words.format(folder=tmp_path)
+    ran = CliRunner().invoke(app, ["trace", str(tmp_path / "out.csv"), "--logs", names])
     assert ran.exit_code
     assert why in ran.stderr
     assert ran.stderr.count("\n") == 1

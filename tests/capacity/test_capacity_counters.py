@@ -1,4 +1,4 @@
-"""What counters say of when calls were: each is found once, between two scrapes that it was between."""
+"""Counters show when calls were: each call is found once, between the two scrapes around it."""
 
 import math
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ COUNTED, PRESENT = "calls_total", "in_flight"
 
 
 def scrapes(begins: float, ends: float) -> list[float]:
-    """The times at which a process that runs from one time to another is scraped, after its beginning."""
+    """The scrape times of a process that runs from one time to another."""
     return [EVERY * number for number in range(math.floor(begins / EVERY) + 1, math.floor(ends / EVERY) + 1)]
 
 
 def series_of(pod: str, times: Sequence[float], calls: Sequence[float]) -> tuple[Series, Series]:
-    """What is scraped of a process: that it is there, and its counter, which is there once it has counted."""
+    """The series of a process: one from its start, and a counter that appears with its first call."""
     counted = [(at, float(sum(call <= at for call in calls))) for at in times]
     return (
         Series({"__name__": PRESENT, "pod": pod}, [(at, 0.0) for at in times]),
@@ -34,7 +34,7 @@ def between(each: Series, begin: float, end: float) -> Series:
 
 
 def found(pairs: Sequence[tuple[Series, Series]], cuts: Sequence[float]) -> list[Added]:
-    """What is found where these are fed in pieces, each of which begins with what the one before ended with."""
+    """The increases in these, fed in pieces. Each piece begins with the last sample of the previous one."""
     counters = Counters(frozenset({"model"}))
     added: list[Added] = []
     for begin, end in pairwise(cuts):
@@ -59,13 +59,13 @@ def test_each_call_is_found_once_in_its_place_however_the_time_is_cut(
     added = found(pairs, cuts)
     for pod, calls in ("steady", steady), ("new", later):
         of_pod = [each for each in added if each.labels["pod"] == pod]
-        expected = [at for at in calls if pod == "new" or at > EVERY]  # what the first scrape of all has is older
+        expected = [at for at in calls if pod == "new" or at > EVERY]  # the first values of all are older
         assert sum(each.number for each in of_pod) == len(expected)
         assert all(each.number == sum(each.since < at <= each.until for at in expected) for each in of_pod)
         assert all(each.until - each.since == EVERY for each in of_pod)
 
 
-def test_a_counter_that_was_gone_for_a_scrape_begins_anew_even_where_it_is_not_lower() -> None:
+def test_a_counter_that_missed_a_scrape_restarts_even_if_it_is_not_lower() -> None:
     present = Series({}, [(EVERY * number, 0.0) for number in range(4)])
     counted = Series({}, [(0.0, 1.0), (EVERY, 1.0), (3 * EVERY, 2.0)])
     assert [each[1:] for each in found([(present, counted)], [0.0, END])] == [(2 * EVERY, 3 * EVERY, 2)]

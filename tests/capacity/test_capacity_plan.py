@@ -1,4 +1,4 @@
-"""`tidegate plan`, as people see it: a table, a sentence, a block to paste; one message for a mistake."""
+"""The command `tidegate plan`: a table, sentences, a YAML block, and one message for a mistake."""
 
 import math
 import re
@@ -17,13 +17,13 @@ from stacks.validate import read_definition
 from .definition import pasted, pool, tree_of, write
 from .traces import trace_of
 
-PRICE = {"perHour": 7, "source": "a fictional list", "asOf": "2026-01-01"}  # fictional, as all here
+PRICE = {"perHour": 7, "source": "a fictional list", "asOf": "2026-01-01"}  # fictional
 SMALL = trace_of(1, one=(5, 2.0, 60.0), two=(1, 2.0, 60.0))
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a trace, and a definition with a price that names one of its models."""
+    """A directory with a trace, and a definition that has a price and one of its models."""
     monkeypatch.chdir(tmp_path)
     write_trace(SMALL, tmp_path / "day.csv")
     models = [{"name": "one", "server": "ondemand", "pool": "main", "footprint": "5G"}]
@@ -39,18 +39,18 @@ def plan(*arguments: str) -> Result:
 
 @pytest.mark.usefixtures("folder")
 def test_a_plan_is_a_table_a_sentence_and_a_block() -> None:
-    said = plan("day.csv", "--target", "98%")
-    assert said.exit_code == 0, said.stderr
-    rows = {line[2:].partition("  ")[0]: line for line in said.stdout.splitlines()}
+    done = plan("day.csv", "--target", "98%")
+    assert done.exit_code == 0, done.stderr
+    rows = {line[2:].partition("  ")[0]: line for line in done.stdout.splitlines()}
     # A seventh of a GPU for 730 hours, at 7 an hour.
     assert rows["1 × 1g.10gb"].startswith("▶")
     assert rows["1 × 1g.10gb"].split()[-2:] == ["104", "730"]
-    assert "at once for $730 a month." in said.stdout
-    assert "profile: 1g.10gb, product: NVIDIA-A100-SXM4-80GB}\n      replicas: 1" in said.stdout
+    assert "find their model in memory: $730 a month." in done.stdout
+    assert "profile: 1g.10gb, product: NVIDIA-A100-SXM4-80GB}\n      replicas: 1" in done.stdout
 
 
 def test_the_table_and_a_sentence_show_the_worst_served_model(folder: Path) -> None:
-    """The callers of one model find no room while the other one loads."""
+    """Calls of one model are refused while the other one loads."""
     write_trace(trace_of(4, busy=(5, 2.0, 60.0), slow=(5, 15.0, 600.0)), folder / "busy.csv")
     printed = plan("busy.csv", "--target", "80%").stdout
     sentence = re.search(r"Worst served is busy: (\d+) of its (\d+) calls are refused\.", printed)
@@ -60,9 +60,9 @@ def test_the_table_and_a_sentence_show_the_worst_served_model(folder: Path) -> N
     assert best.index(share) + len(share) == headings.index("worst") + len("worst")
 
 
-def after(folder: Path, said: Result) -> Definition:
-    """Return the definition with the change pasted, which `tidegate check` has taken."""
-    text = said.stdout.partition("then run `tidegate check`:")[2].partition("\n\n")[2].partition("\n\n")[0]
+def after(folder: Path, done: Result) -> Definition:
+    """Return the definition with the change merged, after `tidegate check`."""
+    text = done.stdout.partition("then run `tidegate check`:")[2].partition("\n\n")[2].partition("\n\n")[0]
     definition = pasted(read_definition(folder / "inference.yaml"), text)
     file = write(folder, definition.document.tree)
     check_definition(file, CommandReport("check", str(file)))
@@ -77,13 +77,13 @@ def test_what_is_to_be_pasted_is_taken_and_is_what_was_simulated(folder: Path, s
     tree = tree_of([main], [{"name": "one", "server": "ondemand", "pool": "main"}], [{"1g.10gb": 7}])
     tree["dataPlanes"][0]["gpus"][0]["mig"]["strategy"] = strategy
     write(folder, tree)
-    said = plan("day.csv", "--target", "98%")
-    (stack,) = after(folder, said).stacks
+    done = plan("day.csv", "--target", "98%")
+    (stack,) = after(folder, done).stacks
     pools = {each.name: each for _, _, each in stack.pools()}
     assert (getattr(pools["s-1g-10gb"].placement, "profile", None), pools["s-1g-10gb"].replicas) == ("1g.10gb", 1)
     models = {each.name: (each.pool, each.footprint) for each in stack.platform.models}
     assert models == {"one": ("s-1g-10gb", "5000M"), "two": ("s-1g-10gb", "1000M")}
-    assert "Its slices need 1 × A100-80GB at least." in said.stdout
+    assert "Its slices need at least 1 × A100-80GB." in done.stdout
 
 
 def test_the_change_is_taken_on_each_data_plane_whatever_the_pool_and_its_models_are_now(folder: Path) -> None:
@@ -94,10 +94,10 @@ def test_the_change_is_taken_on_each_data_plane_whatever_the_pool_and_its_models
     lines = [f"m,{name},{size},2050,50" for name, size in (("one", 5000), ("tiny", 0.5), ("a b", 1))]
     calls = [f"{at * 60_000},{name}" for at in range(60) for name in ("one", "tiny", "a b")]
     (folder / "day.csv").write_text("\n".join([*lines, *calls]), "utf-8")
-    said = plan("day.csv")
-    assert "The change below applies to 2 (lab, east), each at that cost." in said.stdout
-    assert "Left out are models whose names no definition takes: a b." in said.stdout
-    for stack in after(folder, said).stacks:
+    done = plan("day.csv")
+    assert "The change below applies to 2 (lab, east), each at that cost." in done.stdout
+    assert "names that are not valid in a definition: a b." in done.stdout
+    for stack in after(folder, done).stacks:
         pools = {each.name: getattr(each.placement, "profile", None) for _, _, each in stack.pools()}
         assert pools == {"s-1g-10gb": "2g.20gb", "s-1g-10gb-2": "1g.10gb"}
         models = {each.name: (each.pool, each.pinned, each.idle_seconds) for each in stack.platform.models}
@@ -115,56 +115,56 @@ def test_without_a_word_of_it_the_gpu_is_the_inventorys_else_an_a100_of_80_gb(fo
     ):
         tree["dataPlanes"][0]["gpus"] = gpus
         write(folder, tree)
-        assert f"There is no price of {name} in the inventory" in plan("day.csv", "--target", "90%").stdout
+        assert f"The inventory has no price of {name}" in plan("day.csv", "--target", "90%").stdout
 
 
 def test_without_a_price_there_are_hours_and_no_money(folder: Path) -> None:
     write(folder, tree_of([pool("2g.20gb")], [], [{"2g.20gb": 3}]))
-    said = plan("day.csv", "--target", "98%")
-    assert "no price of A100-80GB in the inventory: GPU-hours, no money" in said.stdout
-    assert "at once for 104 GPU-hours a month." in said.stdout
-    assert "$" not in said.stdout
+    done = plan("day.csv", "--target", "98%")
+    assert "no price of A100-80GB, so the table has only GPU-hours" in done.stdout
+    assert "find their model in memory: 104 GPU-hours a month." in done.stdout
+    assert "$" not in done.stdout
 
 
-def test_a_target_that_nothing_meets_is_told_with_what_is_closest_and_exit_code_1(folder: Path) -> None:
+def test_an_unreachable_target_shows_the_closest_answer_and_exits_with_1(folder: Path) -> None:
     """Each GPU holds one of nine models."""
     write_trace(trace_of(1, **{f"m{number}": (15, 2.0, 600.0) for number in range(9)}), folder / "many.csv")
-    said = plan("many.csv", "--gpu", "l4")
-    assert said.exit_code == 1
-    assert "The closest is 8 × whole GPU" in said.stdout
-    assert "on up to 8 GPUs meets --target 99%" in said.stderr
+    done = plan("many.csv", "--gpu", "l4")
+    assert done.exit_code == 1
+    assert "The closest is 8 × whole GPU" in done.stdout
+    assert "with up to 8 GPUs meets --target 99%" in done.stderr
 
 
 def test_a_called_model_that_no_gpu_holds_ends_the_plan_before_any_simulation(folder: Path) -> None:
     write_trace(trace_of(1, large=(50, 2.0, 600.0), small=(1, 2.0, 60.0)), folder / "large.csv")
     refused = plan("large.csv", "--gpu", "l4")
     assert (refused.exit_code, refused.stdout) == (1, "")
-    assert "not even a whole L4 holds large. Plan for a larger GPU" in refused.stderr
+    assert "large does not fit on a whole L4. Plan for a larger GPU" in refused.stderr
 
 
 def test_a_plan_leaves_out_a_model_that_no_gpu_holds_and_nothing_calls(folder: Path) -> None:
     write_trace(trace_of(1, one=(5, 2.0, 60.0), idle=(100, 2.0, math.inf)), folder / "idle.csv")
     planned = plan("idle.csv")
     assert planned.exit_code == 0, planned.stderr
-    assert "nothing calls and a whole A100-80GB does not hold: idle." in planned.stdout
+    assert "nothing calls and that do not fit on a whole A100-80GB: idle." in planned.stdout
     assert [model.name for model in after(folder, planned).stacks[0].platform.models] == ["one"]
 
 
 @pytest.mark.usefixtures("folder")
 def test_every_caller_is_answered_at_once_where_all_models_fit_for_the_first_load_is_not_counted() -> None:
-    said = plan("day.csv", "--target", "100%", "--gpu", "l4")
-    assert said.exit_code == 0, said.stderr
-    assert "1 × whole GPU answers 100" in said.stdout
-    assert "The definition has no L4: say --gpu <their node label" in said.stdout
-    assert "The first load of each model is not counted" in said.stdout
+    done = plan("day.csv", "--target", "100%", "--gpu", "l4")
+    assert done.exit_code == 0, done.stderr
+    assert "With 1 × whole GPU, 100" in done.stdout
+    assert "The definition has no L4. Set --gpu <node label" in done.stdout
+    assert "The first load of each model is not counted" in done.stdout
 
 
 def test_where_a_request_may_not_take_as_long_as_a_load_the_plan_says_what_to_raise(folder: Path) -> None:
     write_trace(trace_of(1, one=(5, 90.0, 600.0), two=(1, 2.0, 600.0)), folder / "slow.csv")
-    said = plan("slow.csv", "--target", "90%")
-    assert "Planned pools have `waitSeconds: 59`, because the longest load takes 90 s." in said.stdout
-    assert "because `proxy.timeouts.requestSeconds` is 60: raise that first." in said.stdout
-    assert "waitSeconds: 59}" in said.stdout
+    done = plan("slow.csv", "--target", "90%")
+    assert "Planned pools have `waitSeconds: 59`, because the longest load takes 90 s." in done.stdout
+    assert "`proxy.timeouts.requestSeconds` is 60, too short for that load: increase it first." in done.stdout
+    assert "waitSeconds: 59}" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -178,13 +178,13 @@ def test_where_a_request_may_not_take_as_long_as_a_load_the_plan_says_what_to_ra
         (["day.csv", "--stack", ""], ["no stack"]),
         (["day.csv", "--definition", "none.yaml"], ["none.yaml: there is no such file"]),
         (["day.csv", "--definition", "some.yaml"], ['unknown key "prices"', '"servers" is missing']),
-        ([""], ["Say for which requests", "tidegate plan day.csv.gz"]),
-        (["."], ["Say for which requests"]),
+        ([""], ["Add the trace", "tidegate plan day.csv.gz"]),
+        (["."], ["Add the trace"]),
         (["build"], ["build: the trace cannot be read"]),
         (["empty.csv"], ["empty.csv: there is no request in it"]),
         (["uncalled.csv"], ["uncalled.csv: there is no request in it"]),
         (["bad.csv"], ["bad.csv:2:", "describes the model 'nobody'"]),
-        (["none.csv"], ["none.csv", "cannot be read", "`tidegate trace` records one"]),
+        (["none.csv"], ["none.csv", "cannot be read", "Run `tidegate trace` to record one"]),
     ],
 )
 def test_a_mistake_is_one_message_and_nothing_is_simulated(
@@ -194,8 +194,8 @@ def test_a_mistake_is_one_message_and_nothing_is_simulated(
     (folder / "empty.csv").touch()
     (folder / "uncalled.csv").write_text("m,one,1000,2000,50\n", "utf-8")
     (folder / "some.yaml").write_text("prices: {a100-80gb: 5}\n", "utf-8")
-    said = plan(*arguments)
-    assert said.exit_code == 2
-    assert [word for word in words if word not in said.stderr] == []
-    assert (said.stdout, "Traceback" in said.stderr) == ("", False)
+    done = plan(*arguments)
+    assert done.exit_code == 2
+    assert [word for word in words if word not in done.stderr] == []
+    assert (done.stdout, "Traceback" in done.stderr) == ("", False)
     assert not (folder / "build").exists()

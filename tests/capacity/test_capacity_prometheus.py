@@ -1,4 +1,4 @@
-"""Traffic of hours, as a real Prometheus remembers it, becomes a trace with every call in its place."""
+"""Hours of traffic in a real Prometheus become a trace with every call in its place."""
 
 import gzip
 import random
@@ -32,7 +32,7 @@ MATCH = f'namespace="{NAMESPACE}"'
 
 @dataclass
 class Proxy:
-    """A process that is scraped; its counters begin at 0 when it does."""
+    """A scraped process. Its counters begin at 0."""
 
     pod: str
     begins: float
@@ -47,15 +47,15 @@ class Proxy:
 
 @dataclass
 class Past:
-    """What was: calls, and what is in Prometheus of them, in OpenMetrics."""
+    """Calls, and their samples in Prometheus, in OpenMetrics."""
 
     proxies: list[Proxy]
-    calls: list[tuple[float, str]] = field(default_factory=list)  # All that a scrape has seen, by time.
+    calls: list[tuple[float, str]] = field(default_factory=list)  # All samples of a scrape, by time.
     lines: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
 
 def past(start: float, end: float) -> Past:
-    """Two proxies; one is replaced by another pod, and the other begins anew in its place. One model is called once."""
+    """Two proxies. Another pod replaces one, and the other restarts in place. One model is called once."""
     chance = random.Random(15)
     hour = 3600.0
     proxies = [
@@ -69,7 +69,7 @@ def past(start: float, end: float) -> Past:
         for _ in range(20 * 2**number):
             at = chance.uniform(start - hour, end)
             running = [each for each in proxies if each.begins < at and any(at <= seen for seen in each.scrapes()[-1:])]
-            if running and abs(at - start) > EVERY:  # whether one beside the beginning is in it, nobody can say
+            if running and abs(at - start) > EVERY:  # one that is next to the beginning may or may not be in it
                 chance.choice(running).calls.append((at, model, chance.choice(["200", "200", "503"])))
     proxies[1].calls.append((start + 4.5 * hour, "once", "200"))
     proxies[1].calls.append((start + 4.6 * hour, "*", "200"))
@@ -115,8 +115,8 @@ def past(start: float, end: float) -> Past:
 
 @pytest.fixture(scope="module")
 def remembered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Past, Path, float]:
-    """The past, and a folder with a Prometheus's data of it."""
-    end = EVERY * int((time.time() - 5) / EVERY)  # so that scrapes and calls are always the same ones
+    """The past, and a directory with the data of its Prometheus."""
+    end = EVERY * int((time.time() - 5) / EVERY)  # so that scrapes and calls are always the same
     made = past(end - HOURS * 3600, end)
     folder = tmp_path_factory.mktemp("prometheus")
     imported(made.lines, folder)
@@ -124,7 +124,7 @@ def remembered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Past, Path, fl
 
 
 def imported(families: Mapping[str, Sequence[str]], folder: Path) -> None:
-    """Write Prometheus's data of metrics in OpenMetrics into a folder."""
+    """Write Prometheus's data of metrics in OpenMetrics to a directory."""
     with not_run("A REAL PROMETHEUS"):
         package = installed()
     text = "".join(f"# TYPE {family}\n" + "\n".join(lines) + "\n" for family, lines in families.items()) + "# EOF\n"
@@ -143,13 +143,13 @@ def imported(families: Mapping[str, Sequence[str]], folder: Path) -> None:
 @pytest.fixture(scope="module")
 def server(remembered: tuple[Past, Path, float], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     folder = tmp_path_factory.mktemp("server")
-    shutil.copytree(remembered[1] / DATA, folder / DATA)  # where it compacts what it has
+    shutil.copytree(remembered[1] / DATA, folder / DATA)  # where it compacts its data
     with prometheus(folder) as running:
         yield running
 
 
 def matches(moments: list[float], calls: list[float]) -> bool:
-    """Whether these are the same calls, each at most a scrape away from where it was."""
+    """Whether these are the same calls, each at most one scrape away from its time."""
     pairs = zip(sorted(moments), sorted(calls), strict=True)
     return all(abs(moment - call) <= EVERY for moment, call in pairs)
 
@@ -171,10 +171,10 @@ def test_every_call_that_was_scraped_is_found_between_its_scrapes(
     assert [note.partition(" call")[0] for note in notes[:2]] == ["1", "1"]
     assert "(`*`)" in notes[0]
     assert "preloaded" in notes[1]
-    assert notes[2].endswith("told to come again: those that did are in it twice")
+    assert notes[2].endswith("refused as busy. A retry counts as a second call")
 
 
-def test_a_server_that_grants_few_samples_is_asked_for_less_at_a_time(
+def test_a_server_with_a_low_limit_gets_smaller_queries(
     remembered: tuple[Past, Path, float], server: Prometheus
 ) -> None:
     _, folder, end = remembered
@@ -201,7 +201,7 @@ def test_the_command_writes_what_the_simulator_reads_and_no_caller(
 
 
 def test_copies_of_series_count_once(remembered: tuple[Past, Path, float], tmp_path: Path) -> None:
-    """Two Prometheus servers scrape the same pods, and one of them a second time, by another job."""
+    """Two Prometheus servers scrape the same pods, and one of them twice, with another job."""
     made, _, end = remembered
     labels = ['prometheus_replica="a",job="pods"', 'prometheus_replica="b",job="pods"', 'job="again"']
     copied = {
@@ -222,6 +222,6 @@ def test_copies_of_series_count_once(remembered: tuple[Past, Path, float], tmp_p
 def test_calls_of_several_environments_are_not_thrown_together(server: Prometheus, tmp_path: Path) -> None:
     ran = CliRunner().invoke(app, ["trace", str(tmp_path / "day.csv"), "--prometheus", server.url, "--hours", "2"])
     expected = (
-        "There are calls in inference-dev, inference-prod: say which, as in --match 'namespace=\"inference-dev\"'.\n"
+        "There are calls in inference-dev, inference-prod. Add one of them: --match 'namespace=\"inference-dev\"'.\n"
     )
     assert (ran.exit_code, ran.stderr, [*tmp_path.iterdir()]) == (2, expected, [])

@@ -1,4 +1,4 @@
-"""Whatever is wrong with a Prometheus, or with how it is asked, is one sentence, an exit code, and no file."""
+"""Every error of Prometheus or of its settings is one sentence and an exit code, without a file."""
 
 import threading
 from collections.abc import Iterator
@@ -22,12 +22,12 @@ EMPTY = '{"status":"success","data":{"resultType":"vector","result":[]}}'
 
 @contextmanager
 def answering(status: int, body: str, **headers: str) -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """A server that gives one answer to everything; yields its address, and the headers that it was asked with."""
-    asked: list[dict[str, str]] = []
+    """A server with one response to everything. Yields its address and the received headers."""
+    received: list[dict[str, str]] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append(dict(self.headers))
+            received.append(dict(self.headers))
             self.send_response(status)
             for name, value in ({"Content-Length": str(len(body.encode()))} | headers).items():
                 self.send_header(name, value)
@@ -41,14 +41,14 @@ def answering(status: int, body: str, **headers: str) -> Iterator[tuple[str, lis
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_port}", asked
+            yield f"http://127.0.0.1:{server.server_port}", received
         finally:
             server.shutdown()
             thread.join()
 
 
 def refused(tmp_path: Path, url: str, *more: str, code: int = 1) -> str:
-    """Return the sentence that a trace of this Prometheus ends with."""
+    """Return the final sentence of a trace of this Prometheus."""
     file = tmp_path / "folder" / "day.csv"
     ran = CliRunner().invoke(app, ["trace", str(file), "--prometheus", url, *more])
     assert ran.exit_code == code, ran.output
@@ -61,58 +61,58 @@ def refused(tmp_path: Path, url: str, *more: str, code: int = 1) -> str:
 @pytest.mark.parametrize(
     ("status", "body", "headers", "why"),
     [
-        (401, "", {}, "wants to know who asks, and that they may (401)"),
+        (401, "", {}, "needs the header Authorization (401)"),
         (403, EMPTY, {}, AUTHORIZATION_FILE),
-        (404, "<html>", {}, "answers 404: is that a Prometheus?"),
-        (302, "", {"Location": "http://login/"}, "points elsewhere"),
-        (200, "<html>", {}, "what is no JSON"),
-        (200, '{"status":"success","data":{"result":[{"metric":{}}]}}', {}, "is that a Prometheus?"),
-        (200, "[" * 20_000, {}, "what is no JSON"),
-        (200, EMPTY, {"Content-Length": "500"}, "does not answer: "),
+        (404, "<html>", {}, "returned 404. Check that it is a Prometheus."),
+        (302, "", {"Location": "http://login/"}, "a redirect"),
+        (200, "<html>", {}, "a text that is not JSON"),
+        (200, '{"status":"success","data":{"result":[{"metric":{}}]}}', {}, "Check that it is a Prometheus."),
+        (200, "[" * 20_000, {}, "a text that is not JSON"),
+        (200, EMPTY, {"Content-Length": "500"}, "does not respond: "),
         (422, TOO_MUCH, {}, "would load too many samples"),
         (503, '{"status":"error","errorType":"timeout","error":"query timed out"}', {}, "query timed out"),
-        (200, EMPTY, {}, "has no series of Tidegate's proxies in these 2 hours. Does it scrape their admin port"),
+        (200, EMPTY, {}, "no series of Tidegate's proxies in these 2 hours. Check that it scrapes their admin port"),
     ],
 )
-def test_an_answer_that_is_of_no_use_is_told_with_what_to_do(
+def test_a_useless_response_is_reported_with_a_remedy(
     tmp_path: Path, status: int, body: str, headers: dict[str, str], why: str
 ) -> None:
-    with answering(status, body, **headers) as (url, asked):
+    with answering(status, body, **headers) as (url, received):
         assert why in refused(tmp_path, url, "--hours", "2")
-    assert 0 < len(asked) < 200
+    assert 0 < len(received) < 200
 
 
 @pytest.mark.parametrize(
     "url", ["prometheus:9090", "ftp://here", "http://", "http://u:secret@here", "http://a:b", "http://ä"]
 )
-def test_what_is_no_address_is_not_asked_and_shows_no_password(tmp_path: Path, url: str) -> None:
+def test_an_invalid_address_is_not_queried_and_shows_no_password(tmp_path: Path, url: str) -> None:
     sentence = refused(tmp_path, url, code=2)
-    assert "is no address of a Prometheus" in sentence
+    assert "is not the address of a Prometheus" in sentence
     assert "secret" not in sentence
 
 
-def test_where_nobody_listens_is_told(tmp_path: Path) -> None:
+def test_a_closed_port_is_reported(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     assert "Connection refused" in refused(tmp_path, f"http://127.0.0.1:{port}")
 
 
 @pytest.mark.parametrize("hours", ["0", "-1", "nan", "9000"])
 def test_hours_are_some_and_at_most_a_year(tmp_path: Path, hours: str) -> None:
-    assert f"--hours {hours} is not more than 0" in refused(tmp_path, "http://here", "--hours", hours, code=2)
+    assert f"--hours {hours}: it must be more than 0" in refused(tmp_path, "http://here", "--hours", hours, code=2)
 
 
-def test_a_credential_goes_along_and_to_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_credential_is_sent_to_this_server_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "authorization").write_text("Bearer abc\n", "utf-8")
     monkeypatch.setenv(AUTHORIZATION_FILE, str(tmp_path / "authorization"))
-    with answering(200, EMPTY) as (other, others), answering(302, "", Location=other) as (url, asked):
-        assert "points elsewhere" in refused(tmp_path, url)
-    assert ([each["Authorization"] for each in asked], others) == (["Bearer abc"], [])
+    with answering(200, EMPTY) as (other, others), answering(302, "", Location=other) as (url, received):
+        assert "a redirect" in refused(tmp_path, url)
+    assert ([each["Authorization"] for each in received], others) == (["Bearer abc"], [])
 
 
 @pytest.mark.parametrize(
     ("text", "why"), [(None, "No such file"), ("", "is not one line"), ("a\nb", "is not one line")]
 )
-def test_a_credential_that_cannot_be_had_is_told(
+def test_an_unreadable_credential_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, why: str
 ) -> None:
     if text is not None:
@@ -125,7 +125,7 @@ def test_a_real_server_says_what_it_does_not_understand(tmp_path: Path) -> None:
     with not_run("A REAL PROMETHEUS"):
         installed()
     with prometheus(tmp_path / "prometheus") as server:
-        assert "parse error" in (told := refused(tmp_path, server.url, "--match", "namespace=prod", code=2))
-        assert "Is it for --match namespace=prod?" in told
+        assert "parse error" in (message := refused(tmp_path, server.url, "--match", "namespace=prod", code=2))
+        assert "Check --match namespace=prod." in message
         match = 'namespace="prod"'
         assert f"no series of Tidegate's proxies with {match} in" in refused(tmp_path, server.url, "--match", match)

@@ -20,7 +20,7 @@ ON_SMALL = Answer(GPU, GPU.slices[0], 1)
 
 
 def on_one_small(trace: Trace) -> Figures:
-    """Return what callers meet on the smallest slice."""
+    """Return the figures of the smallest slice."""
     with simulations(trace) as run:
         return run([ON_SMALL.setting], "one pool")[0]
 
@@ -71,7 +71,7 @@ def test_a_plan_has_its_callers_wait_for_twice_the_longest_load_as_far_as_a_requ
 
 @pytest.mark.parametrize("calls", [0, 1, 5])
 def test_no_answer_is_recommended_that_locks_a_model_out(calls: int) -> None:
-    """Only large slices hold one model. It has at most 1 call of 200: without it, small slices meet 99 %."""
+    """Only large slices hold one model, which has only 1 of 200 calls. Without it, small slices meet 99 %."""
     trace = trace_of(5, huge=(15, 1.0, 18000.0 / calls if calls else math.inf), small=(1, 0.1, 18.0))
     rows = Search(trace, GPU, 0.99).rows()
     found = best(rows, 0.99)

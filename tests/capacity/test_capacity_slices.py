@@ -1,4 +1,4 @@
-"""The GPU that is planned for is found by the names that people know, and cut as NVIDIA's table says."""
+"""A GPU is found by its usual names, and cut as in NVIDIA's table."""
 
 from fractions import Fraction
 
@@ -10,9 +10,9 @@ from stacks.definition.placement import GpuNodes
 A100 = "NVIDIA-A100-SXM4-80GB"
 
 
-@pytest.mark.parametrize("said", ["a100-80gb", "A100-80GB", A100])
-def test_a_gpu_has_a_short_name_and_the_label_that_its_nodes_carry(said: str) -> None:
-    gpu = find_gpu(said, ["NVIDIA-L4", A100])
+@pytest.mark.parametrize("name", ["a100-80gb", "A100-80GB", A100])
+def test_a_gpu_has_a_short_name_and_the_label_that_its_nodes_carry(name: str) -> None:
+    gpu = find_gpu(name, ["NVIDIA-L4", A100])
     assert (gpu.name, gpu.label) == ("A100-80GB", A100)
     assert {str(one): (one.share, gpu.most(one)) for one in gpu.slices} == {
         "1g.10gb": (Fraction(1, 7), 7),

@@ -1,4 +1,4 @@
-"""A trace holds the calls that were recorded, and what was measured of their models; what it lacks is told."""
+"""A trace has the recorded calls and the measurements of their models, and notes about losses."""
 
 from array import array
 
@@ -32,7 +32,7 @@ def test_every_call_of_a_model_of_known_size_is_there_in_time_order(
     names = [each.name.rpartition("/")[2] for each in trace.models]
     assert sorted((at, names[which]) for at, which in trace.requests()) == expected
     assert list(trace.seconds) == sorted(trace.seconds)
-    assert {*names} == known, "models that nobody called need room too"
+    assert {*names} == known, "models without calls need memory too"
     assert [note for note in notes if "no eviction policy" in note] == [
         note for note in notes if any(model not in known for _, model in calls)
     ]
@@ -45,18 +45,18 @@ def test_models_of_one_name_on_two_servers_stay_two() -> None:
     assert [each.name for each in trace.models] == ["a/fox", "b/fox", "owl"]
 
 
-def test_a_load_that_was_never_measured_goes_by_size_and_is_told() -> None:
+def test_a_load_that_was_never_measured_is_estimated_by_size_and_reported() -> None:
     known = {"ant": Measured(100, 1.0), "bee": Measured(100, 2.0), "cat": Measured(100, 9.0), "whale": Measured(1000)}
     trace, notes = trace_of(recording({("main", "whale"): [1.0]}, known))
     assert TracedModel("whale", 1000, 20.0, 0.0) in trace.models
-    assert notes == ["what loading takes of whale: never measured, and estimated by size"]
+    assert notes == ["load times of whale: never measured, so estimated by size"]
 
 
 @pytest.mark.parametrize(
     ("known", "why"),
     [
-        ({}, r"What models take is not known \(fox\)"),
-        ({"fox": Measured(1)}, "What loads take is not known of any model"),
+        ({}, r"The memory of fox is unknown"),
+        ({"fox": Measured(1)}, "No load time of any model is known"),
     ],
 )
 def test_a_trace_with_which_nothing_can_be_simulated_is_not_made(known: dict[str, Measured], why: str) -> None:

@@ -1,4 +1,4 @@
-"""Traces of few models, of which each is called again and again after a pause of its own."""
+"""Traces of a few models, each called at its own interval."""
 
 from array import array
 

@@ -48,8 +48,8 @@ def test_the_values_of_a_stack_are_those_that_it_resolves_to_under_a_heading() -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("values", REFERENCE), "Name a stack, as in --stack dev-lab. There are: dev-lab, prod-east, prod-west.\n"),
-        (("values", REFERENCE, "--stack", ""), "Name a stack, as in --stack dev-lab."),
+        (("values", REFERENCE), "Add a stack, such as --stack dev-lab. There are: dev-lab, prod-east, prod-west.\n"),
+        (("values", REFERENCE, "--stack", ""), "Add a stack, such as --stack dev-lab."),
         (("values", REFERENCE, "--stack", "prod-eats"), "did you mean prod-east? There are: dev-lab, prod-east, "),
     ],
 )

@@ -70,7 +70,7 @@ def test_the_printed_commands_delete_the_rest(site: Site) -> None:
     assert site.objects() == {}
     names = {item["metadata"]["name"] for item in site.cluster.get("namespaces")}
     assert f"{site.prefix}-dev" not in names
-    assert site.down().out == f"dev-lab is not there: tests has no namespace {site.prefix}-dev.\n"
+    assert site.down().out == f"dev-lab does not exist: tests has no namespace {site.prefix}-dev.\n"
 
 
 @pytest.mark.thorough

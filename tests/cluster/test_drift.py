@@ -38,7 +38,7 @@ def test_every_kind_of_drift_is_shown_and_reverted(site: Site) -> None:
     site.run("preview", "--cluster", site.cluster.context, "--stack", "dev-lab", "--summary", str(page))
     assert site.written() == written, "a preview changes nothing"
     assert "1 stack: 1 changed · objects: 1 created, " in page.read_text("utf-8").splitlines()[0]
-    gone = "Service small-main. What is not new in the definition, was deleted by hand"
+    gone = "Service small-main. If the definition had them before, someone deleted them by hand"
     for line in (gone, "registry.test/other&#58;9 → registry.test/triton&#58;1", "4 pods → 1 pod: the last ones end"):
         assert line in page.read_text("utf-8")
     changes = site.changes()

@@ -192,7 +192,7 @@ def test_a_cluster_without_the_kind_is_reported_before_anything_is_created(kube:
         return [lack.what for lack in found if lack.hard and "CustomResourceDefinition" in lack.what]
 
     (what,) = hard()
-    assert what.startswith(f"CustomResourceDefinition {dynamo.CRD} is not there: workers end at once")
+    assert what.startswith(f"CustomResourceDefinition {dynamo.CRD} does not exist: workers exit immediately")
     kube.run("apply", "--server-side", "-f", "-", stdin=as_list(stand_ins(rendered()[1])))
     until("it is there", lambda: not hard())
 

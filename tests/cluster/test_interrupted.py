@@ -32,7 +32,7 @@ def test_a_release_that_was_left_pending_is_finished_without_restarting_a_pod(si
     assert site.release() == "pending-upgrade"
     site.edit(f", {too_much}", "")
     ended = site.up()
-    assert "revision 2 of dev-lab was not finished; going on" in ended.err
+    assert "revision 2 of dev-lab was not finished. Continuing" in ended.err
     assert site.release() == "deployed"
     settled(site.cluster, f"{site.prefix}-dev")
     now = site.state("uid", "pods")
@@ -64,7 +64,7 @@ def test_a_release_that_was_left_uninstalling_is_taken_down_first(site: Site) ->
     free = '{"metadata":{"finalizers":null}}'
     site.kubectl("patch", "configmap", "inference-proxy-settings", "--type=merge", f"--patch={free}")
     ended = site.up()
-    assert "dev-lab was being taken down, and that was not finished; finishing it …" in ended.err
+    assert "dev-lab was not completely uninstalled. Finishing that first …" in ended.err
     assert site.release() == "deployed"
     assert site.objects()["Service", f"{site.prefix}-dev", "small-main"]["metadata"]["uid"] != service
     assert site.changes() == []

@@ -27,10 +27,10 @@ def test_an_environment_that_left_the_definition_is_seen_and_taken_down_and_its_
     assert "- **ORPHANED** <code>dev-lab</code> **is no longer described" in page
     assert f"namespace {namespace}, since " in output
     assert f"objects by {site.engine.title()})" in output
-    assert f"To take it down: {command}\n" in output
+    assert f"To remove them: {command}\n" in output
     ended = site.down(stack="dev-lap", ok=False)
     assert ended.code == 2
-    assert "did you mean dev-lab? There are: prod-lab, dev-lab. Of these, only the cluster has: dev-lab." in ended.err
+    assert "did you mean dev-lab? There are: prod-lab, dev-lab. Only the cluster has: dev-lab." in ended.err
     assert site.state("uid") == before, "nothing but a preview"
 
     ended = site.down()

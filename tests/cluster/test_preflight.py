@@ -53,13 +53,13 @@ def test_what_would_never_start_stops_an_up_before_the_first_object(site: Site) 
     found = lacks(site, code=1)
     hard = {what for what, one in found.items() if one["level"] == "error"}
     assert hard == {
-        "PriorityClass never-made is not there: no pod of small-extra is made",
-        "StorageClass no-class is not there: pods of small-extra wait for it",
-        f"CSIDriver no.csi.test is not there: no pod can mount PersistentVolume {site.prefix}-dev-spare",
-        "no node is labelled disk=fast: pods of small-extra wait",
+        "PriorityClass never-made does not exist: no pod of small-extra is created",
+        "StorageClass no-class does not exist: pods of small-extra wait for it",
+        f"CSIDriver no.csi.test does not exist: no pod can mount PersistentVolume {site.prefix}-dev-spare",
+        "no node has the labels disk=fast: pods of small-extra wait",
         "nodes have nvidia.com/mig-7g.80gb for 0 of 1 pod: pods of small-main wait",
     }
-    assert one_of(found, "no CNI is seen")["level"] == "advisory"
+    assert one_of(found, "no CNI that is known")["level"] == "advisory"
     for one in found.values():
         assert one["do"]
         _, *arguments = shlex.split(one["command"])
@@ -67,7 +67,7 @@ def test_what_would_never_start_stops_an_up_before_the_first_object(site: Site) 
         assert done.returncode == 0 or "NotFound" in done.stderr, done.stderr
     ended = site.up(ok=False)
     assert ended.code == 1
-    assert "dev-lab would not come up in tests; nothing was changed.\n" in ended.err
+    assert "dev-lab would not start in tests. Nothing was changed.\n" in ended.err
     assert all(what in ended.err for what in found)
     assert "--keep-going" in ended.err
     assert site.objects() == {}
@@ -76,7 +76,7 @@ def test_what_would_never_start_stops_an_up_before_the_first_object(site: Site) 
 @HELM
 def test_a_secret_is_awaited_with_its_namespace_and_required_once_that_exists(site: Site) -> None:
     site.edit("auth: {oidc", "auth: {apiKeys: {secret: keys}, oidc")
-    secret = f"Secret {site.prefix}-dev/keys is not there"
+    secret = f"Secret {site.prefix}-dev/keys does not exist"
     assert one_of(lacks(site, code=0), secret)["level"] == "advisory"
     site.up()
     assert one_of(lacks(site, code=1), secret)["level"] == "error"
@@ -91,25 +91,25 @@ def test_missing_read_permission_is_reported_and_does_not_stop(site: Site) -> No
     site.edit("capacity: 1Gi}, replicas: 1}", "capacity: 1Gi}, replicas: 1, nodeSelector: {disk: fast}}")
     nodes = user_with(site.cluster, f"{site.prefix}-nodes", ("", "namespaces,nodes", "get,list"))
     site.environment = {**site.environment, "KUBECONFIG": str(nodes)}
-    what = one_of(lacks(site, code=0), "no node is labelled disk=fast")["what"]
-    assert what.endswith("unless an autoscaler adds one"), "there may be an autoscaler"
+    what = one_of(lacks(site, code=0), "no node has the labels disk=fast")["what"]
+    assert what.endswith("unless an autoscaler adds nodes"), "there may be an autoscaler"
     kinds = "namespaces,configmaps"
     user = user_with(site.cluster, f"{site.prefix}-blind", ("", kinds, "get,list"))
     site.environment = {**site.environment, "KUBECONFIG": str(user)}
     found = lacks(site, code=0)
-    assert "nodes" in one_of(found, "you may not look at ")["what"]
+    assert "nodes" in one_of(found, "you lack permission to list ")["what"]
 
 
 @pytest.mark.thorough
 @HELM
 def test_an_autoscaler_that_may_add_nodes_makes_a_missing_node_an_advisory(site: Site) -> None:
     site.edit("capacity: 1Gi}, replicas: 1}", "capacity: 1Gi}, replicas: 1, nodeSelector: {disk: fast}}")
-    assert one_of(lacks(site, code=1), "no node is labelled disk=fast")["level"] == "error"
+    assert one_of(lacks(site, code=1), "no node has the labels disk=fast")["level"] == "error"
     status = ("configmap", "cluster-autoscaler-status", "--namespace", "default")
     site.cluster.kubectl("create", *status)
     try:
-        assert one_of(lacks(site, code=0), "no node is labelled disk=fast")["what"].endswith(
-            "unless an autoscaler adds one"
+        assert one_of(lacks(site, code=0), "no node has the labels disk=fast")["what"].endswith(
+            "unless an autoscaler adds nodes"
         )
     finally:
         site.cluster.kubectl("delete", *status)
@@ -135,6 +135,6 @@ def test_a_cluster_as_it_is_declared_lacks_nothing(site: Site, make_cluster: Mak
     site.environment = {**site.environment, "KUBECONFIG": str(own.kubeconfig)}
     site.cluster = own
     agents(own, "aws-node")
-    assert one_of(lacks(site, code=0), "no CNI is seen")
+    assert one_of(lacks(site, code=0), "no CNI that is known")
     agents(own, "aws-node", "--enable-network-policy=true")
     until("the DaemonSet is there", lambda: lacks(site, code=0) == {})

@@ -137,7 +137,7 @@ def test_a_move_that_was_stopped_is_finished_by_the_next_up(site: Site, monkeypa
 def test_a_state_whose_move_was_stopped_is_moved_by_the_next_up(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     before = up(site)
     site.edit(*PLANE)
-    real = pulumi_cli.ask
+    real = pulumi_cli.run
 
     def stopped(cli: pulumi_cli.PulumiCli, stack: Any, arguments: Sequence[str]) -> str:
         if [*arguments[:2]] == ["stack", "rename"]:
@@ -145,7 +145,7 @@ def test_a_state_whose_move_was_stopped_is_moved_by_the_next_up(site: Site, monk
         return real(cli, stack, arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(pulumi_cli, "ask", stopped)
+        patch.setattr(pulumi_cli, "run", stopped)
         assert "stopped" in site.up(stack=NOW, ok=False).err
     assert known_as(site) == {"dev-lab"}
     site.up(stack=NOW)
@@ -161,11 +161,11 @@ def test_without_its_former_name_it_is_another_stack_and_the_message_names_the_k
     before = up(site)
     site.edit("{name: lab, ", "{name: west-1, ")
     output = previewed(site)
-    assert "data plane west-1 did not bring this up, lab did: `tidegate up` refuses" in output
+    assert "lab brought this up, not data plane west-1: `tidegate up` refuses" in output
     assert "formerly lab" not in output
     ended = site.up(stack=NOW, ok=False)
     assert "was brought up with Helm, as release dev-lab" in ended.err
-    assert "say so with formerly, in its data plane or environment" in ended.err
+    assert "add that under formerly of its data plane or environment" in ended.err
     assert standing(site) == before
 
 

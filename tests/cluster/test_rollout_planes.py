@@ -163,7 +163,7 @@ def test_a_failure_in_the_second_wave_stops_it_and_after_a_fix_it_continues_and_
     world.edit("replicas: 3\ngate", "replicas: 4\ngate")
     ended = world.roll("--resume")
     assert ended.code == 0, ended.out + ended.err
-    assert "it goes on with the texts that it began with" in ended.err
+    assert "this rollout uses the earlier texts" in ended.err
     assert {plane: world.warm(plane) for plane in PLANES} == dict.fromkeys(PLANES, 3)
     assert world.record(2).planes["east"].attempts == 1
 
@@ -213,13 +213,13 @@ def test_a_rollout_that_is_killed_at_random_moments_is_finished_by_resume(world:
 
 def test_ctrl_c_finishes_the_current_plane_and_prints_how_to_continue(world: World) -> None:
     process = world.start()
-    read_until(process, "[east] being brought up")
+    read_until(process, "[east] being applied")
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=900)
     assert process.returncode == 130, out + err
-    assert "no other is begun. Ctrl-C again interrupts them." in err
+    assert "no other starts. Press Ctrl-C again to interrupt them." in err
     assert "passed" in row(out, "east")
-    assert "not begun" in row(out, "west")
+    assert "not started" in row(out, "west")
     assert "was stopped: 1 of 3 planes passed." in err
     assert world.warm("west") is None
     ended = world.roll("--resume")

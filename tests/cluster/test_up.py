@@ -96,7 +96,7 @@ def test_a_pool_that_is_removed_goes_and_a_dataset_that_is_removed_stays(site: S
         # Pulumi protects datasets: it stops at a dataset that is only removed from the definition.
         ended = site.up(ok=False)
         assert "datasets are protected" in ended.err
-        assert "its volume and its claim stay in the cluster" in ended.err
+        assert "Its volume and its claim stay in the cluster" in ended.err
         site.pulumi("state", "unprotect", "--all", "--yes", "--stack", "dev-lab")
     site.up()
     gone = before.keys() - site.objects().keys()

@@ -1,1 +1,1 @@
-"""Tests that run Pulumi's real engine and Kubernetes provider, wherever they can be found."""
+"""Tests with Pulumi's real engine and Kubernetes provider, if they are installed."""

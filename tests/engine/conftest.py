@@ -1,4 +1,4 @@
-"""One set of stacks brought up by the real engine, shared by the tests; each test works on a copy of it."""
+"""One set of stacks that the real engine applied. Each test works on a copy of it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,11 +15,8 @@ OTHERS = ("everything", "object-store")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave out tests of an engine that is not there.
-
-    Here and not in a fixture: skipped at one place, for one reason, they are one line of pytest's summary, with their
-    number, under pytest-xdist too.
-    """
+    """Skip tests if the engine is not installed. Not in a fixture: skipped in one place, for one reason, they are one
+    line of pytest's summary, also under xdist."""
     found = find_engine() if "engine" in getattr(item, "fixturenames", ()) else None
     if isinstance(found, str):
         pytest.skip(f"NOT RUN: PULUMI'S REAL ENGINE IS NOT HERE ({found}), so that many tests of it did not run.")
@@ -34,7 +31,7 @@ def engine() -> Engine:
 
 @pytest.fixture(scope="session")
 def brought_up(engine: Engine, tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Project:
-    """Every stack that the tests compare, rendered by `pulumi up`; nobody changes it."""
+    """Every stack that the tests compare, rendered by `pulumi up`. Tests must not change it."""
     base = tmp_path_factory.getbasetemp()
     shared = (base if worker_id == "master" else base.parent) / "engine"
     made_once(shared / "brought-up", lambda root: _bring_up(engine, root))
@@ -43,7 +40,7 @@ def brought_up(engine: Engine, tmp_path_factory: pytest.TempPathFactory, worker_
 
 @pytest.fixture
 def project(brought_up: Project, tmp_path: Path) -> Iterator[Project]:
-    """The stacks as they were brought up, for one test to change."""
+    """A copy of the stacks, which one test may change."""
     copy = brought_up.copy(tmp_path / "project")
     yield copy
     copy.end_processes()

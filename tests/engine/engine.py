@@ -1,4 +1,4 @@
-"""Pulumi's real engine, on a copy of the checkout, with a backend of its own, without network or cluster."""
+"""Pulumi's real engine on a copy of the checkout, with a separate backend, without network and cluster."""
 
 import fcntl
 import json
@@ -40,7 +40,7 @@ class Engine:
     """A `pulumi` and its Kubernetes provider."""
 
     pulumi: str
-    plugins: Path | None  # Folder of installed plugins; None where the provider is on the PATH.
+    plugins: Path | None  # Directory of installed plugins. None if the provider is on the PATH.
 
 
 def find_engine() -> Engine | str:
@@ -64,7 +64,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def run(command: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float = 1800) -> Ended:
-    """Run a command; one that hangs is killed with all that it started. On a busy machine each takes minutes."""
+    """Run a command. On a timeout, kill it with its child processes. On a busy machine each takes minutes."""
     process = subprocess.Popen(
         command,
         cwd=folder,
@@ -86,7 +86,7 @@ def run(command: Sequence[str], folder: Path, environment: Mapping[str, str], se
 
 @dataclass(frozen=True)
 class Project:
-    """A copy of the checkout, with a backend and a PULUMI_HOME beside it; can be moved and copied."""
+    """A copy of the checkout, next to a backend and a PULUMI_HOME. It can be moved and copied."""
 
     engine: Engine
     root: Path
@@ -105,13 +105,13 @@ class Project:
             "PULUMI_SKIP_UPDATE_CHECK": "true",
             "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
             "PYTHONDONTWRITEBYTECODE": "1",
-            # No cluster: nobody's own kubeconfig may be found.
+            # No cluster: a person's kubeconfig must not be found.
             "KUBECONFIG": str(self.root / "no-kubeconfig"),
         }
 
     @classmethod
     def create(cls, engine: Engine, root: Path, write: Callable[[Path], object] = copied) -> "Project":
-        """Make a project of a copy of this checkout, or of what `write` puts into its place."""
+        """Make a project from a copy of this checkout, or from the files that `write` writes instead."""
         project = cls(engine, root)
         write(project.checkout)
         for folder in ("home", "state"):
@@ -126,7 +126,7 @@ class Project:
         return Project(self.engine, root)
 
     def pulumi(self, *arguments: str, code: int | None = 0, **environment: str | None) -> Ended:
-        """Run `pulumi` in the checkout; with `code` None it may end as it likes."""
+        """Run `pulumi` in the checkout. With `code` None, any exit code is allowed."""
         changed = {**self.environment, **environment}
         result = run(
             [self.engine.pulumi, *arguments, "--non-interactive"],
@@ -137,7 +137,7 @@ class Project:
         return result
 
     def end_processes(self) -> None:
-        """End what Pulumi left running; it forgets its language host when it stops early."""
+        """Kill Pulumi's remaining processes. If it stops early, it leaves its language host."""
         home = f"PULUMI_HOME={self.root / 'home'}".encode()
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
@@ -145,7 +145,7 @@ class Project:
                     os.kill(int(process.name), signal.SIGKILL)
 
     def add_rendering_stack(self, stack: str, environment: str, data_plane: str, definition: str | None = None) -> str:
-        """Make the stack that renders another one, and return its name."""
+        """Create the stack that renders another one, and return its name."""
         config = {"environment": environment, "dataPlane": data_plane, "renderTo": f"build/rendered/{stack}"}
         if definition is not None:
             config["definition"] = definition
@@ -159,7 +159,7 @@ class Project:
         return self.pulumi("up", "--yes", "--skip-preview", "--suppress-progress", "--stack", stack, *arguments)
 
     def changes(self, stack: str) -> set[tuple[str, str]]:
-        """Return what a preview would do: operations and names of resources, without those that stay the same."""
+        """Return the changes of a preview: operations and names of resources, without unchanged ones."""
         result = self.pulumi("preview", "--json", "--stack", stack)
         steps = json.loads(result.out)["steps"]
         return {(step["op"], step["urn"].rpartition("::")[2]) for step in steps if step["op"] != "same"}
@@ -191,7 +191,7 @@ def key(item: Object) -> Key:
 
 
 def made_once(folder: Path, make: Callable[[Path], object]) -> None:
-    """Make a folder that several test processes share: the first one does, the others wait."""
+    """Make a directory that several test processes share. The first process makes it, and the others wait."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

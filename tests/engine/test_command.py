@@ -1,4 +1,4 @@
-"""`rollout.engines.pulumi_cli`: finding the user's Pulumi, running it, and what is said when it cannot run."""
+"""`rollout.engines.pulumi_cli`: how it finds and runs the user's Pulumi, and its errors."""
 
 import json
 import socket
@@ -22,7 +22,7 @@ REFERENCE = ROOT / "stacks" / "inference.yaml"
 
 @pytest.fixture
 def checkout(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """A copy of the checkout in which the module under test finds itself."""
+    """A copy of the checkout in which the tested module finds itself."""
     for place in ("ROOT", "PROJECT"):
         monkeypatch.setattr(pulumi_cli, place, project.checkout)
     for name, value in project.environment.items():
@@ -60,7 +60,7 @@ def test_up_returns_pulumis_exit_code_and_shows_its_reason(
     definition: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert operate(pulumi_cli.UP, definition) != 0
-    assert "no digest in images.lock" in capsys.readouterr().out
+    assert "images.lock has no digest" in capsys.readouterr().out
 
 
 def test_a_local_environment_needs_no_digests_but_a_cluster_that_can_be_reached(
@@ -72,13 +72,13 @@ def test_a_local_environment_needs_no_digests_but_a_cluster_that_can_be_reached(
 
 
 @pytest.mark.usefixtures("checkout")
-def test_who_is_not_logged_in_is_told_how(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_login_is_reported_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PULUMI_BACKEND_URL")
     with pytest.raises(CommandError, match="pulumi login"):
         operate(["preview"], REFERENCE)
 
 
-def test_a_missing_or_wrong_passphrase_is_said(
+def test_a_missing_or_wrong_passphrase_is_reported(
     checkout: Project, definition: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE")
@@ -86,11 +86,11 @@ def test_a_missing_or_wrong_passphrase_is_said(
         operate(["preview"], definition)
     checkout.pulumi("stack", "init", "dev-lab", "--no-select")
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "another")
-    with pytest.raises(CommandError, match="has another passphrase"):
+    with pytest.raises(CommandError, match="PULUMI_CONFIG_PASSPHRASE is wrong"):
         operate(["preview"], definition)
 
 
-def test_a_locked_stack_is_said_with_the_way_out(checkout: Project, definition: Path) -> None:
+def test_a_locked_stack_is_reported_with_a_remedy(checkout: Project, definition: Path) -> None:
     checkout.pulumi("stack", "init", "dev-lab", "--no-select")
     lock = checkout.root / "state" / ".pulumi" / "locks" / "organization" / "tidegate" / "dev-lab" / "somebody.json"
     lock.parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def test_a_locked_stack_is_said_with_the_way_out(checkout: Project, definition: 
 
 
 @pytest.mark.parametrize("where", ["stacks/tidegate/dev-lab.json", "locks/organization/tidegate/dev-lab/dead.json"])
-def test_a_state_that_a_killed_pulumi_left_unreadable_is_mended(
+def test_a_state_that_a_killed_pulumi_left_unreadable_is_repaired(
     checkout: Project, definition: Path, where: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert operate(["preview"], definition) == 0
@@ -109,11 +109,11 @@ def test_a_state_that_a_killed_pulumi_left_unreadable_is_mended(
     if "locks" in where:
         with subprocess.Popen(["true"]) as ended:
             ended.wait()
-        processes.life_file(f"pulumi-{ended.pid}").touch()  # as a run of this machine that was killed leaves it
+        processes.life_file(f"pulumi-{ended.pid}").touch()  # as a killed run of this machine leaves it
         holder = {"pid": ended.pid, "username": "u", "hostname": socket.gethostname()}
         file.write_text(json.dumps({**holder, "timestamp": datetime.now(UTC).isoformat()}))
     attributes = file.with_name(f"{file.name}.attrs")
     attributes.write_text("")
     assert "EOF" in checkout.pulumi("up", "--yes", "--stack", "dev-lab", code=None).text
     assert operate(pulumi_cli.UP, definition) != 0
-    assert "no digest in images.lock" in capsys.readouterr().out, "it came as far as it does with a sound state"
+    assert "images.lock has no digest" in capsys.readouterr().out, "it came as far as it does with a sound state"

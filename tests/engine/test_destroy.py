@@ -1,10 +1,10 @@
-"""Taking a stack down: volumes and claims are protected; with their namespace they outlive even a forced destroy."""
+"""Removing a stack: volumes and claims are protected. With their namespace they survive even a forced destroy."""
 
 from .engine import Project
 
 DEV = "dev-lab-rendered"
 KEPT = {
-    "v1-namespace-default-inference-dev.yaml",  # it holds the claim
+    "v1-namespace-default-inference-dev.yaml",  # it contains the claim
     "v1-persistentvolume-default-inference-dev-models.yaml",
     "v1-persistentvolumeclaim-inference-dev-models.yaml",
 }

@@ -12,7 +12,7 @@ PROD = "prod-east-rendered"
 
 
 def preview(project: Project, code: int) -> Ended:
-    """Preview production with the pack, which runs with the `python3` that is on the PATH."""
+    """Preview production with the pack, which runs with the `python3` on the PATH."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     return project.pulumi("preview", "--stack", PROD, "--policy-pack", "policies/guardrails", code=code, PATH=path)
 

@@ -1,4 +1,4 @@
-"""Plain `pulumi preview` in the root, and what edits of the definition do."""
+"""Plain `pulumi preview` in the root, and the effect of edits of the definition."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def test_plain_preview_passes_for_each_stack_of_the_reference_without_a_cluster(
     project.pulumi("stack", "select", "--create", stack)
     answer = project.pulumi("preview").text
     assert "create" in answer
-    assert "These images have no digest in images.lock" in answer
+    assert "images.lock has no digest for these images" in answer
 
 
 @pytest.mark.parametrize(

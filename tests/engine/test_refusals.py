@@ -1,4 +1,4 @@
-"""A stack that cannot be brought up is refused in our words, before anything is made, and without a traceback."""
+"""A stack that cannot be applied is refused with our message, before any change, and without a traceback."""
 
 import re
 
@@ -10,7 +10,7 @@ DEV = "dev-lab-rendered"
 
 
 def refused(project: Project, command: str, stack: str) -> str:
-    """Run a command that must fail, and return what is said as words with one space between."""
+    """Run a command that must fail, and return its output as words with one space between them."""
     arguments = [command, "--yes", "--skip-preview"] if command == "up" else [command]
     answer = project.pulumi(*arguments, "--stack", stack, code=None)
     assert answer.code != 0, answer.text
@@ -44,7 +44,7 @@ def test_what_a_configuration_names_and_there_is_not_is_refused_with_the_nearest
     assert says in refused(project, "preview", DEV)
 
 
-def test_a_stack_without_configuration_is_told_what_is_missing(project: Project) -> None:
+def test_a_stack_without_configuration_reports_the_missing_key(project: Project) -> None:
     project.pulumi("stack", "init", "new", "--no-select")
     assert "tidegate:environment" in refused(project, "preview", "new")
 

@@ -1,4 +1,4 @@
-"""What Pulumi's own renderer writes is what the evaluation in process gives."""
+"""Pulumi's own renderer writes the same objects as the evaluation in process."""
 
 import os
 from pathlib import Path
@@ -27,7 +27,7 @@ def test_pulumi_renders_every_stack_as_we_do(brought_up: Project, definition: st
 def test_pulumi_renders_a_platform_of_ones_own_with_the_program_that_it_pins(engine: Engine, tmp_path: Path) -> None:
     project = Project.create(engine, tmp_path, lambda folder: write_repository(folder, ExitStatus()))
     name = project.add_rendering_stack("prod-main", "prod", "main")
-    installed = os.pathsep.join(map(str, (ROOT, ROOT / "contracts")))  # in the place of an install
+    installed = os.pathsep.join(map(str, (ROOT, ROOT / "contracts")))  # instead of an install
     project.pulumi("up", "--yes", "--skip-preview", "--suppress-progress", "--stack", name, PYTHONPATH=installed)
     found = read_definition(project.checkout / "stacks/inference.yaml")
     stack = next(stack for stack in found.stacks if stack.name == "prod-main")

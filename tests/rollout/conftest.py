@@ -1,4 +1,4 @@
-"""What the tests of the rollout share: a small definition, and the command line in process or as a process."""
+"""Shared by the tests of the rollout: a small definition, and the command line in process or as a process."""
 
 import os
 import subprocess
@@ -60,13 +60,13 @@ LOCK = "images:\n" + "".join(
 
 
 def made(kind: str, name: str = "it", **parts: Any) -> dict[str, Any]:
-    """An object of Kubernetes, in the namespace `ns`."""
+    """A Kubernetes object in the namespace `ns`."""
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "ns"}, **parts}
 
 
-def said(old: dict[str, Any] | None, new: dict[str, Any] | None) -> str:
-    """What is reported of an object that changes, comes or goes."""
-    from rollout.changes.compare import compare  # when it is asked for: every process collects this file
+def reported(old: dict[str, Any] | None, new: dict[str, Any] | None) -> str:
+    """Return the report about an object that changes, appears or disappears."""
+    from rollout.changes.compare import compare  # not at the top: every process collects this file
     from rollout.changes.report import report
 
     return report({"stack": compare([old] if old else [], [new] if new else [])}).plain
@@ -79,7 +79,7 @@ def change(file: Path, old: str, new: str) -> None:
 
 
 def gone(pids: Path) -> bool:
-    """Say whether the processes that are noted there have ended, whether or not somebody has asked how."""
+    """Whether the recorded processes have ended, even if they are zombies."""
     for pid in pids.read_text("utf-8").split():
         try:
             stat = Path(f"/proc/{pid}/stat").read_text("utf-8")
@@ -127,7 +127,7 @@ def out(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def call() -> Callable[..., Ended]:
-    """Run the command line in process, which must end with this exit code."""
+    """Run the command line in process. It must end with this exit code."""
 
     def run(*arguments: object, code: int | None = None) -> Ended:
         from cli.app import app
@@ -149,7 +149,7 @@ def up(call: Call, definition: Path, out: Path) -> Call:
 
 @pytest.fixture
 def preview(call: Call, definition: Path, rendered: Path, tmp_path: Path, monkeypatch: Patch) -> Call:
-    """Preview against a revision that rendered what is in `rendered`."""
+    """Preview against a revision with the rendering in `rendered`."""
     monkeypatch.setattr("rollout.preview.rendering_of", lambda *_: nullcontext(("c0ffee", rendered)))
     return partial(call, "preview", definition, "--base", "main", "--summary", tmp_path / "build" / "preview.md")
 
@@ -162,7 +162,7 @@ def rendered(up: Call, out: Path) -> Path:
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
-    """Start the command line as a process, which ends with the test at the latest."""
+    """Start the command line as a process, which ends at the end of the test at the latest."""
     with programs("cli", ENVIRONMENT) as begin:
         yield begin
 

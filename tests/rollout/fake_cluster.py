@@ -1,4 +1,4 @@
-"""Stands for kubectl where no cluster is needed."""
+"""Replaces kubectl in tests that need no cluster."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,13 @@ KINDS = {
 
 @dataclass
 class FakeCluster:
-    """Has objects, finds them by kind, namespace and label, and notes what is deleted."""
+    """Has objects, finds them by kind, namespace and label, and records deletions."""
 
     objects: Sequence[Object] = ()
     context: str = "kind-lab"
     contexts: Sequence[str] = ("kind-lab", "east", "eks-old")
     uids: Mapping[str, str] = field(default_factory=dict)
-    """Of the cluster that a context leads to; one without does not answer."""
+    """Of the cluster of a context. A context without one does not respond."""
     deleted: list[str] = field(default_factory=list)
 
     def is_known(self) -> bool:
@@ -42,13 +42,13 @@ class FakeCluster:
         return next((item for item in found if item["metadata"].get("namespace", "") == namespace), None)
 
     def find(self, kinds: Sequence[str], *arguments: str) -> list[Object]:
-        said = dict(pairwise(arguments))
-        wanted = {part for part in said.get("-l", "").split(",") if part}
+        options = dict(pairwise(arguments))
+        wanted = {part for part in options.get("-l", "").split(",") if part}
         return [
             item
             for item in self.objects
             if f"{item['kind'].lower()}s" in {kind.partition(".")[0] for kind in kinds}
-            and ("-A" in arguments or item["metadata"].get("namespace") in (None, said.get("-n")))
+            and ("-A" in arguments or item["metadata"].get("namespace") in (None, options.get("-n")))
             and wanted <= {f"{key}={value}" for key, value in item["metadata"].get("labels", {}).items()}
         ]
 

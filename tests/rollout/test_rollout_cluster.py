@@ -1,4 +1,4 @@
-"""`up --cluster` and `down --cluster` around the engine; what happens in a real cluster is in tests/cluster."""
+"""`up --cluster` and `down --cluster` around the engine. tests/cluster has tests with real clusters."""
 
 import shutil
 import subprocess
@@ -19,13 +19,13 @@ from .conftest import Call, Edit, Patch
 
 
 class Engine:
-    """Stands for an engine: notes what it is asked, and ends as it is told to; it takes nothing down."""
+    """Replaces an engine: records its calls, and ends as configured. It removes nothing."""
 
     name = "stand-in"
     title = "Stand-in 1.0"
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, str]] = []
+        self.calls: list[tuple[str, str]] = []
         self.adopts: list[bool] = []
         self.rendered: list[str] = []
         self.ends: BaseException | None = None
@@ -40,7 +40,7 @@ class Engine:
         assert bundle.read_from is None
         assert bundle.rendered.stack == name
         assert wait
-        self.asked.append((name, bundle.definition.name))
+        self.calls.append((name, bundle.definition.name))
         if self.ends:
             raise self.ends
         return name not in self.stands
@@ -63,7 +63,7 @@ def down(call: Call, pinned: Path) -> Call:
 
 @pytest.fixture
 def engine(monkeypatch: Patch) -> Engine:
-    """The stand-in, for clusters that are not there and so cannot lack anything."""
+    """The fake engine, with clusters that do not exist and so lack nothing."""
     found = Engine()
     monkeypatch.setattr(engines, "FINDERS", {"other": lambda _: None, "stand-in": found.found})
     monkeypatch.setattr(preflight, "ensure_ready", lambda *_, **__: None)
@@ -76,14 +76,13 @@ def test_the_stacks_of_that_context_or_data_plane_are_brought_up(
 ) -> None:
     ended = up_in(cluster, code=0)
 
-    assert engine.asked == [(stack, "two.yaml")]
+    assert engine.calls == [(stack, "two.yaml")]
     assert engine.rendered.count(stack) == 1, "once, for the guardrails and for the engine alike"
     assert "with Stand-in 1.0" in ended.err
 
 
 @pytest.fixture
 def both_in_lab(edit: Edit) -> None:
-    """Let both stacks live in one cluster."""
     edit("environments: [dev]}", "environments: [dev, prod]}")
     edit("  - {name: east, environments: [prod]}\n", "")
 
@@ -98,7 +97,7 @@ def both_in_lab(edit: Edit) -> None:
 )
 def test_a_cluster_or_a_stack_that_is_not_there_is_refused(up_in: Call, engine: Engine, where: str, says: str) -> None:
     ended = up_in(*where.split())
-    assert (ended.code, engine.asked) == (2, [])
+    assert (ended.code, engine.calls) == (2, [])
     assert says in ended.err
 
 
@@ -109,9 +108,9 @@ def test_only_local_environments_may_run_images_without_a_digest(
     assert call("up", definition, "--cluster", "kind-lab").code == 0
     ended = call("up", definition, "--cluster", "east", code=1)
 
-    for part in ("registry.test/proxy:1 (prod-east)", "A tag can be moved", f"tidegate pin {definition}"):
+    for part in ("registry.test/proxy:1 (prod-east)", "Someone can move a tag", f"tidegate pin {definition}"):
         assert part in ended.err
-    assert [stack for stack, _ in engine.asked] == ["dev-lab"]
+    assert [stack for stack, _ in engine.calls] == ["dev-lab"]
 
 
 @pytest.mark.usefixtures("both_in_lab")
@@ -120,7 +119,7 @@ def test_only_local_environments_may_run_images_without_a_digest(
     [
         (None, 0, ""),
         (CommandError("it cannot."), 1, "stack dev-lab is not up: it cannot.\nNot tried: prod-lab.\n"),
-        (KeyboardInterrupt(), 130, "stopped; stack dev-lab may be partly up; run the same command again\n"),
+        (KeyboardInterrupt(), 130, "stopped; stack dev-lab may be partly up. Run the same command again\n"),
     ],
 )
 def test_a_stack_that_fails_or_is_stopped_ends_the_run_and_says_what_stands_where(
@@ -128,16 +127,14 @@ def test_a_stack_that_fails_or_is_stopped_ends_the_run_and_says_what_stands_wher
 ) -> None:
     engine.ends, engine.stands = stop, ("prod-lab",)
     ended = up_in("kind-lab", code=code)
-    assert [name for name, _ in engine.asked] == ["dev-lab", *([] if stop else ["prod-lab"])]
+    assert [name for name, _ in engine.calls] == ["dev-lab", *([] if stop else ["prod-lab"])]
     assert ended.err.endswith(says)
     assert ended.out == (
         "" if stop else "Nothing changed: prod-lab is as declared.\nUp in kind-lab: dev-lab, prod-lab.\n"
     )
 
 
-def test_the_engine_that_is_wanted_is_taken_and_told_to_adopt_only_when_somebody_says_so(
-    up_in: Call, monkeypatch: Patch
-) -> None:
+def test_engine_and_adopt_are_those_of_the_command_line(up_in: Call, monkeypatch: Patch) -> None:
     first, second = Engine(), Engine()
     monkeypatch.setattr(engines, "FINDERS", {"pulumi": first.found, "helm": second.found})
     monkeypatch.setattr(preflight, "ensure_ready", lambda *_, **__: None)
@@ -172,17 +169,15 @@ def test_without_an_engine_it_says_how_to_get_one_and_the_exit_code_is_its_own(
     ended = up_in("kind-lab", "--stack", "dev-lab", code=6)
 
     assert f"tidegate render {pinned} --stack dev-lab\n" in ended.err
-    for part in ("building helm failed", "install Pulumi", "kubectl --context kind-lab apply --server-side", "Helm"):
+    for part in ("building helm failed", "Install Pulumi", "kubectl --context kind-lab apply --server-side", "Helm"):
         assert part in ended.err
 
 
-def test_a_mandatory_guardrail_stops_everything_before_an_engine_is_asked(
-    up_in: Call, engine: Engine, edit: Edit
-) -> None:
+def test_a_mandatory_guardrail_stops_everything_before_an_engine_runs(up_in: Call, engine: Engine, edit: Edit) -> None:
     severities = "{access-rules-name-servers-or-models: mandatory}"
     edit("  - {name: dev}\n", f"  - {{name: dev, guardrails: {{severities: {severities}}}}}\n")
     ended = up_in("kind-lab")
-    assert (ended.code, engine.asked) == (1, []), ended.err
+    assert (ended.code, engine.calls) == (1, []), ended.err
     assert "mandatory" in ended.err
     assert "nothing was changed" in ended.err
 
@@ -190,7 +185,7 @@ def test_a_mandatory_guardrail_stops_everything_before_an_engine_is_asked(
 def test_production_is_not_taken_down_by_the_way(down: Call, pinned: Path, engine: Engine, edit: Edit) -> None:
     edit("  - name: prod\n", "  - name: prod\n    production: true\n")
     ended = down("--cluster", "east", "--engine", "helm", code=2)
-    assert engine.asked == []
+    assert engine.calls == []
     assert ended.err.endswith(f"tidegate down {pinned} --cluster east --engine helm --yes\n")
 
 
@@ -200,14 +195,12 @@ def test_an_engine_that_there_is_not_is_refused_everywhere_in_the_same_words(cal
 
 
 @pytest.mark.parametrize("command", ["down", "preflight"])
-def test_without_a_cluster_it_is_said_what_to_name_and_which_contexts_there_are(
-    call: Call, definition: Path, command: str
-) -> None:
-    assert call(command, definition, code=2).err == ("Which cluster? --cluster <context> of kind-lab, east.\n")
+def test_without_a_cluster_the_error_lists_the_contexts(call: Call, definition: Path, command: str) -> None:
+    assert call(command, definition, code=2).err == ("Add a cluster: --cluster <context>, one of kind-lab, east.\n")
 
 
 def test_clean_keeps_the_journals_of_rollouts(tmp_path: Path) -> None:
-    """RESUME and BACK go by them; everything else can be made again."""
+    """--resume and --back need them. Everything else can be made again."""
     shutil.copy(Path(__file__).resolve().parents[2] / "Makefile", tmp_path)
     journal = "build/rollout/prod/0001/rollout.json"
     for name in (journal, "build/rendered/dev-lab/a.yaml", ".venv/x", "a/__pycache__/b"):

@@ -1,4 +1,4 @@
-"""`rollout`: a new one, one that goes on, one that is taken back; with doubles for engine and gate."""
+"""`rollout`: a new one, a resumed one, a rollback, with fakes for engine and gate."""
 
 import re
 from pathlib import Path
@@ -24,7 +24,7 @@ dataPlanes:
 
 
 class Doubles:
-    """Stand where a worker's engine and the gate would be; keep which replicas of `small` each plane was given."""
+    """Replace a worker's engine and the gate. Keep the replicas of `small` that each plane got."""
 
     def __init__(self) -> None:
         self.fails: set[str] = set()
@@ -60,7 +60,7 @@ def doubles(monkeypatch: Patch) -> Doubles:
 
 @pytest.fixture
 def planes(definition: Path) -> Path:
-    """A definition with three data planes of prod; images may lack digests there."""
+    """A definition with three data planes of prod, where images may lack digests."""
     text = definition.read_text("utf-8").split("dataPlanes:\n")[0]
     definition.write_text(text.replace("- name: prod\n", "- name: prod\n    local: true\n") + THREE, "utf-8")
     return definition
@@ -85,8 +85,8 @@ def replicas(edit: Edit, old: int, new: int) -> None:
     edit(f"mode: on-demand}}, replicas: {old}", f"mode: on-demand}}, replicas: {new}")
 
 
-def row(said: str, plane: str) -> str:
-    return next(line for line in said.splitlines() if re.match(rf"[│┃|] {plane} ", line))
+def row(text: str, plane: str) -> str:
+    return next(line for line in text.splitlines() if re.match(rf"[│┃|] {plane} ", line))
 
 
 # ---- forward ----
@@ -106,7 +106,7 @@ def test_a_failure_stops_it_with_what_stands_where_and_how_to_go_on(roll: Call, 
     doubles.fails.add("west")
     ended = roll(code=1)
     assert "FAILED" in row(ended.out, "west")
-    assert "bringing it up: exceeded quota" in ended.out
+    assert "applying it: exceeded quota" in ended.out
     assert "Rollout 1 of prod failed: 2 of 3 planes passed." in ended.err
     assert f"  tidegate rollout {planes} --environment prod --resume " in ended.err
 
@@ -115,14 +115,14 @@ def test_an_engine_that_takes_too_long_is_a_failure_with_what_the_plane_lacks(
     roll: Call, doubles: Doubles, monkeypatch: Patch
 ) -> None:
     def hang(*_: object) -> None:
-        raise TooLong("it was interrupted: it was not done within 3600 s")
+        raise TooLong("it was interrupted because it did not end within 3600 s")
 
     monkeypatch.setattr("rollout.waves.command.worker.bring_up", hang)
     monkeypatch.setattr("rollout.health.lacking", lambda *_: ["StatefulSet small-main: 0 of 1 pods"])
     monkeypatch.setattr("rollout.health.warnings", lambda *_: {"StatefulSet small-main: exceeded quota": "now"})
     ended = roll(code=1)
     assert doubles.order == []
-    for part in ("not done within 3600 s", "small-main: 0 of 1 pods", "small-main: exceeded quota"):
+    for part in ("did not end within 3600 s", "small-main: 0 of 1 pods", "small-main: exceeded quota"):
         assert part in ended.out
 
 
@@ -130,17 +130,17 @@ def test_a_canary_that_is_not_well_keeps_every_other_plane_untouched(roll: Call,
     doubles.sick.add("east")
     ended = roll()
     assert (ended.code, doubles.order) == (1, ["east"])
-    assert "not begun" in row(ended.out, "west")
+    assert "not started" in row(ended.out, "west")
     assert "health gate: not passed within 900 s" in ended.out
 
 
-def test_a_dry_run_of_planes_that_cannot_be_asked_shows_the_plan_and_ends_as_the_rollout_would(
+def test_a_dry_run_without_reachable_planes_shows_the_plan_and_ends_as_the_rollout_would(
     roll: Call, doubles: Doubles, folder: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", "/nonexistent")
     ended = roll("--dry-run", code=1)
     assert "2. wave 2\n     west (context west)\n     north (context north)\n" in ended.out
-    assert "The rollout would not come to its end:\n  east: there is no context east in the kubeconfig." in ended.err
+    assert "The rollout would fail:\n  east: there is no context east in the kubeconfig." in ended.err
     assert ended.err.endswith("This was a dry run: nothing was changed.\n")
     assert doubles.order == []
     assert not folder.exists()
@@ -168,7 +168,7 @@ def test_a_dry_run_of_what_would_be_refused_ends_as_the_rollout_would_and_says_w
             raise CommandError(refuses)
 
     monkeypatch.setattr("rollout.waves.command.live_objects", lambda _, rendering: {rendering[0].stack: live})
-    monkeypatch.setattr("rollout.waves.command.lacks", lambda _, asked: {stack.name: [] for stack, _ in asked})
+    monkeypatch.setattr("rollout.waves.command.lacks", lambda _, wanted: {stack.name: [] for stack, _ in wanted})
     monkeypatch.setattr("rollout.engines.helm.Helm.check", check)
     ended = roll("--dry-run")
     assert ended.code == bool(says)
@@ -182,9 +182,9 @@ def test_a_dry_run_of_what_would_be_refused_ends_as_the_rollout_would_and_says_w
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--resume", "--back"), "--resume and --back cannot stand together"),
+        (("--resume", "--back"), "Remove --resume or --back"),
         (("--environment", "prd"), "There is no environment prd: did you mean prod?"),
-        (("--environment", ""), "Which environment? --environment <name>: dev, prod."),
+        (("--environment", ""), "Add an environment: --environment <name>, one of dev, prod."),
         (("--environment", "../prod"), "There is no environment ../prod"),
     ],
 )
@@ -201,12 +201,12 @@ def test_images_without_a_digest_keep_a_rollout_from_beginning(
     roll: Call, doubles: Doubles, edit: Edit, folder: Path
 ) -> None:
     edit("- name: prod\n    local: true\n", "- name: prod\n")
-    assert "have no digest in images.lock" in roll(code=1).err
+    assert "images.lock has no digest" in roll(code=1).err
     assert doubles.order == []
     assert not (folder / "0001").exists()
 
 
-# ---- going on ----
+# ---- resume ----
 
 
 def test_resume_goes_on_with_the_texts_of_then_even_if_the_files_were_edited(
@@ -216,7 +216,7 @@ def test_resume_goes_on_with_the_texts_of_then_even_if_the_files_were_edited(
     roll()
     doubles.fails.clear()
     replicas(edit, 1, 2)
-    assert "was edited since; it goes on with the texts that it began with" in roll("--resume", code=0).err
+    assert "was edited since, but this rollout uses the earlier texts" in roll("--resume", code=0).err
     assert doubles.stands == {"east": "1", "west": "1", "north": "1"}
     assert roll().code == 0
     assert doubles.stands == {"east": "2", "west": "2", "north": "2"}
@@ -226,7 +226,7 @@ def test_resume_needs_a_rollout_that_was_not_finished_and_keeps_its_engine(roll:
     assert "no rollout of prod" in roll("--resume", code=1).err
     doubles.fails.add("east")
     roll(code=1)
-    assert "was begun with helm" in roll("--resume", "--engine", "pulumi", code=2).err
+    assert "started with helm" in roll("--resume", "--engine", "pulumi", code=2).err
     doubles.fails.clear()
     roll("--resume", code=0)
     assert "rollout 1 of prod succeeded" in roll("--resume", code=1).err
@@ -242,16 +242,16 @@ def test_rollouts_of_another_definition_are_not_mixed_in(
     ended = call(
         "rollout", other, "--environment", "prod", "--engine", "helm", "--journals", tmp_path / "rollout", code=1
     )
-    assert f"holds the rollouts of {planes}, and not of {other}" in ended.err
+    assert f"contains the rollouts of {planes}, not of {other}" in ended.err
     assert doubles.order == []
 
 
-# ---- going back ----
+# ---- roll back ----
 
 
 @pytest.fixture
 def twice(roll: Call, doubles: Doubles, edit: Edit) -> Call:
-    """Roll out, and roll out again with two replicas; how the second one goes, it ends."""
+    """Roll out, and again with two replicas. The second rollout ends as configured."""
 
     def run(fails: str = "", sick: str = "") -> Any:
         assert roll().code == 0
@@ -278,8 +278,11 @@ def test_back_brings_every_plane_that_was_touched_to_what_was_good_before_and_on
     assert doubles.order[-1] == "east", "the latest planes go back first"
     assert "east (context east, back to rollout 1)" in ended.out
     count = len(touched.split())
-    assert f"Rollout 3 of prod, which takes rollout 2 back, succeeded: {count} of {count} planes passed." in ended.out
-    assert "There is nothing to take back: rollout 3 of prod took rollout 2 back already." in roll("--back", code=1).err
+    assert f"Rollout 3 of prod, which rolls back rollout 2, succeeded: {count} of {count} planes passed." in ended.out
+    assert (
+        "There is nothing to roll back: rollout 3 of prod has already rolled back rollout 2."
+        in roll("--back", code=1).err
+    )
 
 
 def test_guardrails_stop_what_goes_on_and_never_what_goes_back(
@@ -316,7 +319,7 @@ def test_planes_that_never_succeeded_before_stay_and_the_report_says_so(
 def test_a_plane_that_cannot_be_brought_back_keeps_no_other_from_it_and_can_be_tried_again(
     roll: Call, twice: Call, doubles: Doubles, edit: Edit
 ) -> None:
-    """Also while the definition is broken."""
+    """Even if the definition is broken."""
     assert twice().code == 0
     edit("kind: nfs", "kind: nsf")
     doubles.fails.add("west")

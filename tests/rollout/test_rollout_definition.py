@@ -23,23 +23,23 @@ def test_long_paragraphs_are_cut_and_counted() -> None:
     assert "… and 2 more like these" in advisory_text(found)
 
 
-def test_clients_are_told_quickly_because_no_engine_is_loaded(run: Call, definition: Path) -> None:
+def test_environments_is_quick_because_no_engine_is_loaded(run: Call, definition: Path) -> None:
     run("environments", definition)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     ended = run("environments", definition, PYTHONPROFILEIMPORTTIME="1")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    # Not the time on the clock, of which other tests on this machine take their share.
+    # CPU time, because other tests on this machine take part of the elapsed time.
     assert after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime < 2
     assert (ended.code, "pulumi" in ended.err) == (0, False)
 
 
-# ---- what clients are told ----
+# ---- settings of clients ----
 
 
-def test_what_clients_are_told_is_printed_and_nothing_else(call: Call, definition: Path) -> None:
+def test_environments_prints_the_settings_of_clients_and_nothing_else(call: Call, definition: Path) -> None:
     ended = call("environments", definition)
     assert (ended.code, ended.err) == (0, "")
-    told = Environments.model_validate_json(ended.out)
-    planes = {item.name: [plane.name for plane in item.planes] for item in told.environments}
+    clients = Environments.model_validate_json(ended.out)
+    planes = {item.name: [plane.name for plane in item.planes] for item in clients.environments}
     assert planes == {"dev": ["lab"], "prod": ["east"]}
     assert "null" not in ended.out

@@ -1,4 +1,4 @@
-"""What engines do around their commands: whose objects they touch, how long they wait, what they go by."""
+"""The work of engines around their commands: ownership of objects, timeouts, state."""
 
 import base64
 import gzip
@@ -64,20 +64,18 @@ def rendered(bundle: Bundle) -> Rendered:
     return bundle.rendered
 
 
-# ---- whose objects ----
+# ---- ownership ----
 
 
 @pytest.mark.parametrize("engine", ["helm", "pulumi"])
 @pytest.mark.parametrize(
     ("namespace", "whose"),
     [
-        (made("Namespace", "tidegate-dev", labels={}), "was made by somebody else"),
+        (made("Namespace", "tidegate-dev", labels={}), "Tidegate did not create it"),
         (made("Namespace", "tidegate-dev", managedFields=by("kubectl")), "brought up with kubectl"),
     ],
 )
-def test_no_engine_takes_what_nobody_brought_up_with_it(
-    stack: Stack, engine: str, namespace: Object, whose: str
-) -> None:
+def test_no_engine_takes_a_stack_of_another_owner(stack: Stack, engine: str, namespace: Object, whose: str) -> None:
     cluster: Any = FakeCluster([namespace])
     with pytest.raises(CommandError, match=whose) as caught:
         ownership.ensure_owner(cluster, stack, engine)
@@ -87,7 +85,7 @@ def test_no_engine_takes_what_nobody_brought_up_with_it(
 
 @pytest.fixture
 def destroyed(monkeypatch: Patch) -> list[str]:
-    """Stands for `pulumi destroy`: the stacks that it was called for."""
+    """Replaces `pulumi destroy`, and records its stacks."""
     stacks: list[str] = []
 
     def operate(_: object, stack: Stack, __: Path, command: Sequence[str], ___: object) -> int:
@@ -101,7 +99,7 @@ def destroyed(monkeypatch: Patch) -> list[str]:
 
 
 def lists(monkeypatch: Patch, *objects: Object, context: str = "kind-lab", deleted: Sequence[Object] = ()) -> State:
-    """Let Pulumi's state of dev-lab list these objects, by that context, and others that are about to be deleted."""
+    """Let Pulumi's state of dev-lab list these objects, with that context, and others that are about to be deleted."""
     provider: Object = {"type": "pulumi:providers:kubernetes", "inputs": {"context": context}}
 
     def entry(item: Object, **more: Any) -> Object:
@@ -155,7 +153,7 @@ def test_pulumi_takes_down_what_is_in_the_named_cluster_and_leaves_what_is_a_hel
     assert (cluster.deleted, destroyed) == (["forgotten"], destroyed_)
 
 
-# ---- what Pulumi would do with its state ----
+# ---- Pulumi's state ----
 
 THERE = made("Namespace", "tidegate-old", uid="9")
 
@@ -186,7 +184,7 @@ ANOTHER = made("Namespace", "tidegate-dev", uid="2")
          "of a namespace where it was taken down", "of a move that was half done and is taken back",
          "about to delete what is declared"],
 )  # fmt: skip
-def test_what_pulumi_is_told_of_before_it_runs(
+def test_the_changes_of_pulumis_state_before_it_runs(
     stack: Stack, monkeypatch: Patch, listed: list[Object], context: str, deleted: list[Object], live: list[Object],
     left: list[Object], adopts: bool, notes: str,
 ) -> None:  # fmt: skip
@@ -210,12 +208,12 @@ def test_a_stack_that_runs_cannot_get_another_namespace(stack: Stack, monkeypatc
 
 @pytest.mark.parametrize("platform", [None, "ours"])
 def test_helm_moves_no_stack_that_runs_to_another_namespace(definition: Path, edit: Edit, platform: str | None) -> None:
-    """Where no `platform` says whose it is, the other one may be another definition's, so it is only a note."""
+    """Without `platform`, the other stack may be another definition's, so it is only a note."""
     if platform:
         edit("context: kind-lab, ", f"context: kind-lab, platform: {platform}, ")
     stack = read_definition(definition).stacks[0]
-    said = json.dumps({"dataPlane": {"name": "lab", **({"platform": platform} if platform else {})}})
-    old = made("Namespace", "tidegate-old", annotations={"tidegate.dev/definition": said})
+    recorded = json.dumps({"dataPlane": {"name": "lab", **({"platform": platform} if platform else {})}})
+    old = made("Namespace", "tidegate-old", annotations={"tidegate.dev/definition": recorded})
     cluster: Any = FakeCluster([old, made("Service", "b", "tidegate-old")])
     if platform:
         with pytest.raises(CommandError, match="Set the namespace back to tidegate-old"):
@@ -258,12 +256,12 @@ def test_it_is_an_error_when_an_engine_succeeds_and_an_object_is_not_there(rende
 @pytest.mark.parametrize("adopt", [False, True])
 def test_objects_of_another_helm_release_are_refused_whatever_they_are_labelled(stack: Stack, adopt: bool) -> None:
     objects = [made("ConfigMap", "ours"), made("Service", "theirs", annotations=THEIRS)]
-    with pytest.raises(CommandError, match=r"belong to somebody else: Service theirs\.") as caught:
+    with pytest.raises(CommandError, match=r"belong to someone else: Service theirs\.") as caught:
         ownership.require_ours(objects, stack, "kind-lab", adopt=adopt)
     assert "Nothing was changed" in str(caught.value)
 
 
-# ---- whether anything differs ----
+# ---- differences ----
 
 
 def record(chart: Path, values: Mapping[str, Any]) -> Object:
@@ -305,7 +303,7 @@ def test_a_stack_with_a_missing_or_leftover_object_is_not_as_declared(rendered: 
         assert [item["metadata"]["name"] for item in state_of_stack(cluster, objects).gone] == gone
 
 
-# ---- what Pulumi alone is told ----
+# ---- annotations for Pulumi alone ----
 
 
 def test_pulumi_waits_for_no_service_but_a_load_balancers_and_objects_are_the_same_otherwise(
@@ -313,8 +311,8 @@ def test_pulumi_waits_for_no_service_but_a_load_balancers_and_objects_are_the_sa
 ) -> None:
     def declared() -> list[Object]:
         read = read_definition(definition)
-        told = pulumi_sdk.ResourceOptions(transformations=[without_service_waits])
-        return evaluate(lambda: Environment("dev-lab", resolve(read.stacks[0], read.lock), told))
+        options = pulumi_sdk.ResourceOptions(transformations=[without_service_waits])
+        return evaluate(lambda: Environment("dev-lab", resolve(read.stacks[0], read.lock), options))
 
     def told_of(objects: Sequence[Object]) -> set[tuple[str, str]]:
         return {
@@ -365,7 +363,7 @@ def test_an_up_may_take_as_long_as_the_slowest_pool_pod_by_pod_and_five_minutes(
 
 @pytest.fixture
 def lacks(monkeypatch: Patch) -> list[list[str]]:
-    """What the workloads lack, look after look; nothing at the end."""
+    """The missing workloads at each check, and at last none."""
     looks: list[list[str]] = []
     monkeypatch.setattr(watched, "lacking", lambda *_: looks.pop(0) if looks else [])
     monkeypatch.setattr(watched, "_FIRST_PAUSE", 0.01)
@@ -398,18 +396,18 @@ def test_a_command_whose_lease_is_lost_is_killed_without_a_last_word(tmp_path: P
     class Taken(RolloutLease):
         def ensure_held(self) -> None:
             if ready.exists():
-                self.lost = "somebody@elsewhere, process 7"
+                self.lost = "ana@elsewhere, process 7"
             super().ensure_held()
 
     begin = time.monotonic()
     command, hold = [sys.executable, "-c", script, str(ready), str(wrote)], Taken("tidegate-dev")
-    with pytest.raises(CommandError, match=r"somebody@elsewhere, process 7 has taken over the work in tidegate-dev"):
+    with pytest.raises(CommandError, match=r"ana@elsewhere, process 7 took over the work in tidegate-dev"):
         watched.run_watched(command, cluster, hold)
     assert time.monotonic() - begin < 20
     assert not wrote.exists()
 
 
-# ---- what Helm is told ----
+# ---- Helm's settings ----
 
 
 @pytest.mark.parametrize("driver", ["configmap", "sql"])
@@ -417,7 +415,7 @@ def test_releases_that_are_not_kept_in_secrets_are_refused_in_a_line(
     monkeypatch: Patch, call: Call, pinned: Path, driver: str
 ) -> None:
     monkeypatch.setenv("HELM_DRIVER", driver)
-    with pytest.raises(CommandError, match=f"^HELM_DRIVER is {driver}, and Tidegate knows only .* in Secrets"):
+    with pytest.raises(CommandError, match=f"^HELM_DRIVER is {driver}, but Tidegate supports only .* in Secrets"):
         helm.find()
     monkeypatch.setenv("HELM_DRIVER", "secrets")
     assert helm.find().version

@@ -1,4 +1,4 @@
-"""The health gate: what it looks at, how long it waits, and what it says when its time is up."""
+"""The health gate: its checks, timeouts and messages."""
 
 import json
 import socket
@@ -27,21 +27,21 @@ from tests.proxy.rigs.upstream import Caller, upstream
 from .conftest import Patch
 
 TARGET = Target("prod", (("Deployment", "inference-proxy"), ("StatefulSet", "small-main")), 80, False)
-NOBODY = Kubectl("nowhere")
+NO_CLUSTER = Kubectl("nowhere")
 
-# ---- how long it waits ----
+# ---- waiting ----
 
 
 class Looking:
-    """Stands for a data plane: says one thing after the other, each for a second."""
+    """Replaces a data plane: reports one thing after the other, each for a second."""
 
-    def __init__(self, gate: Gate, said: Sequence[Sequence[str]]) -> None:
-        self.gate, self.said, self.time, self.asked = gate, said, 0.0, -1.0
+    def __init__(self, gate: Gate, reports: Sequence[Sequence[str]]) -> None:
+        self.gate, self.reports, self.time, self.checked_at = gate, reports, 0.0, -1.0
 
     def lacking(self) -> list[str]:
-        assert self.time > self.asked, "it is asked twice at once"
-        self.asked = self.time
-        return [*self.said[min(int(self.time), len(self.said) - 1)]]
+        assert self.time > self.checked_at, "checked twice at the same time"
+        self.checked_at = self.time
+        return [*self.reports[min(int(self.time), len(self.reports) - 1)]]
 
     def further(self) -> list[str]:
         return ["StatefulSet small-main: FailedCreate: exceeded quota: gpus"]
@@ -51,8 +51,8 @@ class Looking:
         return False
 
 
-def waited(settings: Gate, said: Sequence[Sequence[str]]) -> tuple[float, list[str]]:
-    look: Any = Looking(settings, said)
+def waited(settings: Gate, reports: Sequence[Sequence[str]]) -> tuple[float, list[str]]:
+    look: Any = Looking(settings, reports)
     shown: list[str] = []
     await_health(look, shown.append, look.pause, lambda: look.time)
     return look.time, shown
@@ -77,11 +77,11 @@ def test_when_its_time_is_up_it_says_what_is_missing_and_what_the_cluster_warns_
         waited(settings(), [["StatefulSet small-main: 0 of 1 pods are available"]])
     assert "StatefulSet small-main: 0 of 1 pods are available" in str(raised.value)
     assert "FailedCreate: exceeded quota: gpus" in str(raised.value)
-    with pytest.raises(CommandError, match="did not stay well"):
+    with pytest.raises(CommandError, match="not healthy for"):
         waited(settings(settleSeconds=5), [[], [], ["flapping"], ["flapping"]] * 20)
 
 
-def test_somebody_who_stops_it_is_heard_while_it_waits() -> None:
+def test_it_stops_while_it_waits() -> None:
     look: Any = Looking(settings(), [["x"]])
     with pytest.raises(Interrupted):
         await_health(look, lambda _: None, lambda _: True)
@@ -101,7 +101,7 @@ class Cluster(Kubectl):
 
 
 def workload(kind: str, name: str, replicas: int = 2, seen: int = 3, **status: Any) -> dict[str, Any]:
-    """A workload of generation 3 that is well, unless its status says otherwise."""
+    """A healthy workload of generation 3, unless its status differs."""
     revisions = {"updateRevision": "2", "currentRevision": "2"} if kind == "StatefulSet" else {}
     counts = dict.fromkeys(("replicas", "updatedReplicas", "availableReplicas"), replicas)
     return {
@@ -136,7 +136,7 @@ LEAVING = {**UNREADY, "metadata": {**UNREADY["metadata"], "deletionTimestamp": "
     ("objects", "says"),
     [
         ([PROXY, POOL, *PODS], ""),
-        ([PROXY, *PODS], "StatefulSet small-main is not there"),
+        ([PROXY, *PODS], "StatefulSet small-main does not exist"),
         ([PROXY, pool(replicas=0), *PODS], ""),
         ([PROXY, POOL, *PODS, LEAVING], ""),
         ([PROXY, POOL, *PODS, UNREADY], "Deployment inference-proxy: 2 of 3 pods are ready"),
@@ -149,16 +149,16 @@ LEAVING = {**UNREADY, "metadata": {**UNREADY["metadata"], "deletionTimestamp": "
         ([POOL, proxy(availableReplicas=0), *PODS], "Deployment inference-proxy: 0 of 2 pods are available"),
     ],
 )
-def test_what_is_missing_is_said_in_a_line(objects: list[dict[str, Any]], says: str) -> None:
+def test_a_missing_workload_is_one_line(objects: list[dict[str, Any]], says: str) -> None:
     assert lacking(*objects) == ([says] if says else [])
 
 
-def test_the_reason_that_a_pod_gives_is_said_with_it() -> None:
+def test_the_line_has_the_reason_of_a_pod() -> None:
     behind = pool(availableReplicas=0)
     unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
     pending = pod("small-main-0", "small-main", conditions=[unschedulable])
     waiting = {"name": "triton", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
-    # Init containers count too: the eviction policy is one, and starts before its Triton.
+    # Init containers count too, because the eviction policy is one, and starts before its Triton server.
     for statuses in ("containerStatuses", "initContainerStatuses"):
         pulling = pod("small-main-1", "small-main", ready="False", **{statuses: [waiting]})
         assert lacking(PROXY, behind, *PODS, pending, pulling) == [
@@ -167,7 +167,7 @@ def test_the_reason_that_a_pod_gives_is_said_with_it() -> None:
         ]
 
 
-def test_warnings_about_our_workloads_are_told_and_those_of_others_are_not() -> None:
+def test_warnings_about_our_workloads_are_reported_and_others_are_not() -> None:
     def event(kind: str, name: str, time: str, message: str) -> dict[str, Any]:
         about = {"kind": kind, "name": name}
         return {"involvedObject": about, "lastTimestamp": time, "reason": "FailedCreate", "message": message}
@@ -177,7 +177,7 @@ def test_warnings_about_our_workloads_are_told_and_those_of_others_are_not() -> 
             event("StatefulSet", "small-main", "2026-01-01T00:00:02Z", "exceeded quota"),
             event("StatefulSet", "small-main", "2026-01-01T00:00:01Z", "older"),
             event("ReplicaSet", "inference-proxy-5d9c", "2026-01-01T00:00:01Z", "forbidden"),
-            event("StatefulSet", "another", "2026-01-01T00:00:01Z", "of somebody else"),
+            event("StatefulSet", "another", "2026-01-01T00:00:01Z", "of another workload"),
         ]
     )
     assert sorted(health.warnings(cluster, TARGET)) == [
@@ -195,31 +195,31 @@ def test_what_is_looked_at_follows_from_what_is_rendered(definition: Path) -> No
     assert health.target_of([service]) == Target("prod", (), 443, True)
 
 
-def test_a_cluster_that_cannot_be_asked_is_not_well() -> None:
+def test_a_cluster_that_does_not_respond_is_not_healthy() -> None:
     class Gone(Cluster):
         def find(self, *_: Any) -> list[dict[str, Any]]:
             raise CommandError("the cluster there\ncannot be reached")
 
     look = HealthCheck(settings(), Gone(), TARGET)
-    assert look.lacking() == ["the workloads cannot be looked at: the cluster there cannot be reached"]
+    assert look.lacking() == ["the workloads cannot be checked: the cluster there cannot be reached"]
     assert look.further() == ["its events cannot be read: the cluster there cannot be reached"]
 
 
-# ---- probe request and alerts, against a real server ----
+# ---- probe and alerts, with a real server ----
 
 
 @dataclass
 class Server:
-    """Answers as it is told, by path: status and text; keeps what it was asked."""
+    """Returns the configured status and text of a path, and records requests."""
 
     url: str = ""
-    asked: list[tuple[str, str, str | None, bytes]] = field(default_factory=list)
+    requests: list[tuple[str, str, str | None, bytes]] = field(default_factory=list)
     answers: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     def behave(self, caller: Caller) -> None:
-        asks = caller.request
-        self.asked.append((asks.line.split()[0], asks.path, asks.headers.get("authorization"), asks.body))
-        status, text = self.answers.get(asks.path, (404, ""))
+        got = caller.request
+        self.requests.append((got.line.split()[0], got.path, got.headers.get("authorization"), got.body))
+        status, text = self.answers.get(got.path, (404, ""))
         caller.answer(text.encode(), status, **({"location": text} if status == 302 else {}))
 
 
@@ -238,7 +238,7 @@ Send = Callable[..., None]
 def send(server: Server) -> Send:
 
     def request(path: str, **keys: Any) -> None:
-        gate.send(UrlProbe.model_validate({"kind": "url", "url": server.url + path, **keys}), NOBODY, TARGET)
+        gate.send(UrlProbe.model_validate({"kind": "url", "url": server.url + path, **keys}), NO_CLUSTER, TARGET)
 
     return request
 
@@ -246,9 +246,9 @@ def send(server: Server) -> Send:
 @pytest.mark.parametrize("status", [200, 204, 302, 401, 404, 503])
 def test_a_probe_is_answered_by_any_success_and_by_nothing_else(server: Server, send: Send, status: int) -> None:
     server.answers = {"/ready": (status, f"{server.url}/elsewhere" if status == 302 else ""), "/elsewhere": (200, "")}
-    with nullcontext() if status < 300 else pytest.raises(CommandError, match=f"/ready answers {status}"):
+    with nullcontext() if status < 300 else pytest.raises(CommandError, match=f"/ready responded with {status}"):
         send("/ready")
-    assert server.asked == [("GET", "/ready", None, b"")]
+    assert server.requests == [("GET", "/ready", None, b"")]
 
 
 def test_a_probe_with_a_body_is_posted_with_the_token_that_its_variable_holds(
@@ -257,23 +257,23 @@ def test_a_probe_with_a_body_is_posted_with_the_token_that_its_variable_holds(
     asks = partial(gate._request, f"{server.url}/infer", '{"inputs": []}', "PROBE_TOKEN")
     server.answers["/infer"] = 200, "{}"
     send("/infer", body="{}")
-    assert server.asked.pop() == ("POST", "/infer", None, b"{}")
+    assert server.requests.pop() == ("POST", "/infer", None, b"{}")
     monkeypatch.delenv("PROBE_TOKEN", raising=False)
-    with pytest.raises(CommandError, match="the environment variable PROBE_TOKEN, which holds the probe's token"):
+    with pytest.raises(CommandError, match="the environment variable PROBE_TOKEN with the probe's token"):
         asks()
     monkeypatch.setenv("PROBE_TOKEN", "hidden")
     asks()
-    assert server.asked == [("POST", "/infer", "Bearer hidden", b'{"inputs": []}')]
+    assert server.requests == [("POST", "/infer", "Bearer hidden", b'{"inputs": []}')]
     server.answers["/infer"] = 401, ""
-    with pytest.raises(CommandError, match=r"^(?!.*hidden).*/infer answers 401$"):
+    with pytest.raises(CommandError, match=r"^(?!.*hidden).*/infer responded with 401$"):
         asks()
 
 
-def test_a_probe_of_nobody_says_why_there_is_no_answer() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        port = nobody.getsockname()[1]
-    with pytest.raises(CommandError, match=rf"http://127\.0\.0\.1:{port}/ready does not answer: .*[Rr]efused"):
-        gate.send(UrlProbe(kind="url", url=f"http://127.0.0.1:{port}/ready"), NOBODY, TARGET)
+def test_a_probe_of_a_closed_port_reports_why() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    with pytest.raises(CommandError, match=rf"http://127\.0\.0\.1:{port}/ready does not respond: .*[Rr]efused"):
+        gate.send(UrlProbe(kind="url", url=f"http://127.0.0.1:{port}/ready"), NO_CLUSTER, TARGET)
 
 
 Alert = tuple[str, ...]  # Name, namespace, state and severity.
@@ -306,26 +306,26 @@ def test_alerts_that_fire_in_the_namespace_count_and_others_do_not(server: Serve
     others: list[Alert] = [("Slow", "prod", "pending"), ("Other", "dev", fires), ("Watchdog", "prod", fires)]
     others.append(("ForTheDay", "prod", fires, "info"))
     server.answers[ASKED[kind]] = 200, write(*ours, *others)
-    asked = Alerts(kind=kind, url=f"{server.url}/", ignore=("Watchdog",))
-    assert gate.firing(asked, NOBODY, "prod") == ["ProxyDown", "Warned"]
+    alerts = Alerts(kind=kind, url=f"{server.url}/", ignore=("Watchdog",))
+    assert gate.firing(alerts, NO_CLUSTER, "prod") == ["ProxyDown", "Warned"]
 
 
 @pytest.mark.parametrize("answer", ["", "[]", "nonsense", '{"data": {"alerts": [{}]}}', '{"data": {"alerts": [1]}}'])
 def test_an_answer_about_alerts_that_cannot_be_understood_is_none(server: Server, answer: str) -> None:
     server.answers["/api/v1/alerts"] = 200, answer
-    with pytest.raises(CommandError, match="what prometheus answers cannot be understood"):
-        gate.firing(Alerts(kind="prometheus", url=server.url), NOBODY, "prod")
+    with pytest.raises(CommandError, match="the response of prometheus is not the expected JSON"):
+        gate.firing(Alerts(kind="prometheus", url=server.url), NO_CLUSTER, "prod")
 
 
-def test_probe_and_alerts_are_asked_once_the_workloads_are_well(server: Server) -> None:
+def test_probe_and_alerts_are_checked_after_the_workloads(server: Server) -> None:
     asks = settings(
         probe={"kind": "url", "url": f"{server.url}/ready"}, alerts={"kind": "prometheus", "url": server.url}
     )
     behind = HealthCheck(asks, Cluster(PROXY, *PODS), TARGET)
-    assert behind.lacking() == ["StatefulSet small-main is not there"]
-    assert server.asked == []
+    assert behind.lacking() == ["StatefulSet small-main does not exist"]
+    assert server.requests == []
     well = HealthCheck(asks, Cluster(PROXY, POOL, *PODS), TARGET)
-    assert well.lacking() == [f"the probe request is not answered: {server.url}/ready answers 404"]
+    assert well.lacking() == [f"the probe failed: {server.url}/ready responded with 404"]
     server.answers["/ready"] = 200, ""
     assert "the alerts cannot be read" in well.lacking()[0]
     server.answers["/api/v1/alerts"] = 200, prometheus(("ProxyDown", "prod", "firing"))
@@ -334,17 +334,17 @@ def test_probe_and_alerts_are_asked_once_the_workloads_are_well(server: Server) 
     assert well.lacking() == []
 
 
-def test_by_the_service_proxy_the_api_server_is_asked_for_the_service() -> None:
-    asked: list[str] = []
+def test_a_service_is_queried_through_the_api_server() -> None:
+    paths: list[str] = []
 
     class Answering(Cluster):
         def run(self, *arguments: str, **_: Any) -> Any:
-            asked.append(arguments[-1])
+            paths.append(arguments[-1])
             return type("Answer", (), {"stdout": prometheus()})
 
     service = MonitoringService(name="prometheus-operated", port=9090)
     gate.firing(Alerts(kind="prometheus", service=service), Answering(), "prod")
-    assert asked == [
+    assert paths == [
         "/api/v1/namespaces/monitoring/services/prometheus-operated:9090/proxy/api/v1/alerts",
     ]
 
@@ -357,7 +357,7 @@ NOT_LOADED = (
 
 
 class Metrics(Cluster):
-    """A cluster with a proxy and an on-demand replica, whose metrics are given; None if nothing can read them."""
+    """A cluster with a proxy and an on-demand replica, with these metrics. None if they cannot be read."""
 
     def __init__(self, of_proxy: str | None, of_policy: str = "") -> None:
         on_demand = pod("s-main-0", "s-main")

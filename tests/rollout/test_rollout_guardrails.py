@@ -1,4 +1,4 @@
-"""`guardrails`: the Kubernetes objects of a file, or of standard input, whoever wrote them."""
+"""`guardrails`: Kubernetes objects of any origin, in a file or on standard input."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ Objects = list[dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def objects() -> Objects:
-    """What dev-lab renders to."""
+    """The rendered objects of dev-lab."""
     definition = read_definition(REFERENCE)
     return [*render(definition.stacks[0], definition).objects]
 
@@ -48,7 +48,7 @@ def test_a_stack_passes_from_standard_input_from_a_file_and_as_a_list(objects: O
     result = guardrails(text)
     assert (result.exit_code, result.stderr) == (0, "")
     assert f"ok – {len(objects)} objects" in result.stdout
-    assert "held to: inference-dev: shared; severities changed: none; waivers: none\n" in result.stdout
+    assert "rules for inference-dev: shared; severities changed: none; waivers: none\n" in result.stdout
     file = tmp_path / "objects.yaml"
     file.write_text(text, "utf-8")
     assert guardrails("", file).stdout == result.stdout.replace("standard input", str(file))
@@ -62,7 +62,7 @@ def test_objects_that_break_a_mandatory_guardrail_are_refused_by_production_or_w
 ) -> None:
     result = guardrails(held_to(objects, settings))
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "held to: inference-dev: production" in result.stderr
+    assert "rules for inference-dev: production" in result.stderr
     assert ", mandatory here." in result.stderr
     assert ("its guardrails cannot be read" in result.stderr) == (settings not in (None, '{"kind": "production"}'))
 
@@ -70,13 +70,13 @@ def test_objects_that_break_a_mandatory_guardrail_are_refused_by_production_or_w
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("a: [", "standard input holds no Kubernetes objects"),
+        ("a: [", "standard input does not contain Kubernetes objects"),
         ("[" * 200, "nested too deeply"),
         ("a: 2026-02-30", "day is out of range"),
-        ("--- text\n", "a document is no Kubernetes object"),
+        ("--- text\n", "a document is not a Kubernetes object"),
         (b"\xff", "invalid start byte"),
-        ("", "holds no namespace of Tidegate"),
-        ("{apiVersion: v1, kind: Namespace, metadata: {name: a}}", "holds no namespace of Tidegate"),
+        ("", "contains no namespace of Tidegate"),
+        ("{apiVersion: v1, kind: Namespace, metadata: {name: a}}", "contains no namespace of Tidegate"),
     ],
 )
 def test_what_is_no_stack_is_refused_with_a_reason(text: str | bytes, says: str) -> None:

@@ -1,4 +1,4 @@
-"""What is kept of rollouts: records, texts, the last good rollout of each plane, the lock."""
+"""Stored rollouts: records, texts, the last good rollout of each plane, the lock."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from stacks.command import CommandError
 from .conftest import ENVIRONMENT, Patch
 
 STEPS = (Step("canary", ["east"]), Step("wave 2", ["west", "north"]))
-NOT_UNDERSTOOD = r"0001/rollout\.json: this record cannot be understood, so the state of its data planes is unknown"
+NOT_UNDERSTOOD = r"0001/rollout\.json: this record is not valid, so the state of its data planes is unknown"
 
 
 def begin(kind: Literal["forward", "back"] = "forward", planes: str = "east west north", **how: Any) -> RolloutRecord:
@@ -36,7 +36,7 @@ Made = Callable[..., Journal]
 
 @pytest.fixture
 def made(history: History, definition: Path) -> Made:
-    """Make a rollout of the past; how it went for its planes, and how it ended."""
+    """Store a past rollout with the states of its planes and its outcome."""
 
     def make(*, passed: str = "", failed: str = "", ended: Any = None, **how: Any) -> Journal:
         texts = texts_of(definition)
@@ -95,7 +95,7 @@ def test_a_record_that_cannot_be_understood_is_an_error_that_names_it(made: Made
         _ = Journal(path.parent).record
 
 
-# ---- folders and texts ----
+# ---- directories and texts ----
 
 
 def test_a_rollout_keeps_the_texts_that_it_rolls_out(
@@ -157,7 +157,7 @@ def test_two_rollouts_of_one_environment_at_once_are_refused(history: History) -
             assert other.stdout
             assert other.stdout.readline() == "held\n"
             with (
-                pytest.raises(CommandError, match=rf"Another rollout of prod is at work \(process {other.pid}\)"),
+                pytest.raises(CommandError, match=rf"Another rollout of prod is running \(process {other.pid}\)"),
                 history.locked(),
             ):
                 pass

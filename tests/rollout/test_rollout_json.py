@@ -1,4 +1,4 @@
-"""--json: one document of a form that stays, whatever a command finds and however it ends."""
+"""--json: one document of a stable format, for all findings and outcomes of a command."""
 
 import json
 import re
@@ -17,7 +17,7 @@ PRODUCTION = ("  - name: prod\n", "  - name: prod\n    production: true\n")
 
 
 def document(ended: Ended) -> Any:
-    """What a command wrote on standard output: that, and nothing beside it."""
+    """Return the document on standard output, and check that there is nothing else."""
     found = json.loads(ended.out)
     jsonschema.validate(found, json.loads(SCHEMA.read_text("utf-8")))
     assert (found["format"], found["exitCode"]) == (2, ended.code)
@@ -40,7 +40,7 @@ def test_a_good_definition_is_a_document_and_people_read_the_same_as_ever(call: 
     }
 
 
-def test_a_file_whose_name_is_no_text_is_told_of_too(call: Call, definition: Path) -> None:
+def test_a_file_whose_name_is_not_utf_8_is_reported_too(call: Call, definition: Path) -> None:
     named = definition.rename(definition.with_name("\udcff.yaml"))
     for code, change in ((0, ""), (2, "unknown: 1\n")):
         named.write_text(named.read_text("utf-8") + change, "utf-8")
@@ -79,7 +79,7 @@ def test_a_preview_has_what_changes_what_restarts_and_what_is_weaker(preview: Ca
     assert {"verb": "changed", "kind": "Deployment", "name": "inference-proxy"}.items() <= dev["objects"][-1].items()
     assert "registry.test/proxy:1 → registry.test/proxy:2" in " ".join(dev["objects"][-1]["fields"])
     assert [one["name"] for one in dev["restarts"]] == ["inference-proxy"]
-    assert dev["weaker"] == ["newly lets me bring in versions of models"]
+    assert dev["weaker"] == ["newly lets me promote versions of models to it"]
     assert {"who": "principal cd", "action": "infer", "models": "one of small, * of *", "wider": True} in prod["grants"]
     assert (prod["state"], prod["weaker"]) == ("changed", [])
     assert "WEAKER" in found["verdict"]

@@ -1,4 +1,4 @@
-"""The Lease of a run: whose it is, and when it may be taken over. A table stands in for the API server."""
+"""The Lease of a run: its holder, and when another run may take it over. A table replaces the API server."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from .conftest import ENVIRONMENT, ROOT, Capsys, Patch
 
 
 class Server:
-    """Keeps one Lease as an API server does: it refuses a change of what is not as it was seen."""
+    """Keeps one Lease like an API server: refuses a change of an outdated version."""
 
     context = "kind-lab"
 
@@ -70,7 +70,7 @@ def test_a_holder_is_dead_when_it_renews_nothing_and_not_because_of_its_host_or_
 
 def test_a_holder_that_renews_is_waited_for_however_long_it_works(monkeypatch: Patch) -> None:
     class Working(Server):
-        """Its holder renews at every look for three times as long as a dead one is waited for, and then goes."""
+        """Its holder renews it at every read, for three times the timeout of a dead one, and then deletes it."""
 
         ends = time.monotonic() + 3
 
@@ -96,11 +96,11 @@ def test_a_right_that_is_missing_is_shown_once_when_a_lease_is_renewed_and_given
                 return CompletedProcess([], 1, "", f"Error from server (Forbidden): leases: cannot {verb}")
             return super().run(verb, *arguments, stdin=stdin, **more)
 
-        def why(self, said: str, doing: str) -> str:
-            return f"{doing}: {said}"
+        def why(self, error: str, verb: str) -> str:
+            return f"{verb}: {error}"
 
     monkeypatch.setattr(lease, "_RENEWED_EVERY", 0.01)
-    monkeypatch.setattr(lease, "_ASKED_AGAIN_AFTER", 0.01)
+    monkeypatch.setattr(lease, "_RETRIED_AFTER", 0.01)
     server: Any = Forbidding()
     with lease.acquire_lease(server, "ns") as hold:
         until("it has failed", lambda: hold.failures, 60)
@@ -123,7 +123,7 @@ def test_a_watch_shows_once_why_it_sees_nothing(ask: str, monkeypatch: Patch, ca
     monkeypatch.setattr(watched, "lacking", lambda *_: Forbidding().find())
     for _ in range(2):
         getattr(watch, ask)()
-    assert capsys.readouterr().err.count("not seen: events is forbidden") == 1
+    assert capsys.readouterr().err.count("cannot check readiness: events is forbidden") == 1
     assert "events is forbidden" in watch.late()
 
 
@@ -136,13 +136,13 @@ def test_warnings_of_runs_before_are_not_those_of_this_one(monkeypatch: Patch) -
     watch = watched._ReadinessWatch(kube, [])
     assert not watch.late(), "everything is ready: what the engine printed is the reason"
     monkeypatch.setattr(watched, "lacking", lambda *_: ["StatefulSet a: 0 of 1 pods are available"])
-    seen["StatefulSet a: FailedCreate: exceeded quota"] = "13:00"  # Kubernetes repeats it in the same words.
+    seen["StatefulSet a: FailedCreate: exceeded quota"] = "13:00"  # Kubernetes repeats it unchanged.
     assert "exceeded quota" in watch.late()
     assert "an hour ago" not in watch.late()
 
 
 def test_a_command_is_interrupted_when_the_run_that_started_it_is_killed(tmp_path: Path) -> None:
-    """Helm then notes that it failed. The command gets the whole of its standard input before."""
+    """Helm then records that it failed. The command gets all of its standard input first."""
     code = (
         "import sys; from rollout.engines.lease import RolloutLease; from rollout.engines.watched import run_watched\n"
         "run_watched(sys.argv[1:], None, RolloutLease('ns'), stdin='values')"
@@ -153,7 +153,7 @@ def test_a_command_is_interrupted_when_the_run_that_started_it_is_killed(tmp_pat
         "signal.signal(signal.SIGINT, end)\n"
         "file.write_text(sys.stdin.read()); time.sleep(60)"
     )
-    file = tmp_path / "said"
+    file = tmp_path / "error"
     command = [sys.executable, "-c", code, sys.executable, "-c", child, str(file)]
     with subprocess.Popen(command, env=ENVIRONMENT, cwd=ROOT) as run:
         until("it has read", lambda: file.exists() and file.read_text() == "values", 60)

@@ -1,4 +1,4 @@
-"""Who set which field, as API servers note it; what a real one makes of that is in tests/cluster/test_drift.py."""
+"""Field managers as API servers record them. tests/cluster/test_drift.py tests a real server."""
 
 import pytest
 
@@ -20,7 +20,7 @@ from rollout.managed_fields import managers
         ("kube-controller-manager", "Update", "", False, False),
     ],
 )
-def test_engines_and_people_are_told_apart(
+def test_engines_and_people_are_distinguished(
     manager: str, operation: str, subresource: str, is_engine: bool, is_hand: bool
 ) -> None:
     entry = {"manager": manager, "operation": operation, "subresource": subresource}

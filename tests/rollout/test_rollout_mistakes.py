@@ -1,4 +1,4 @@
-"""Mistakes of production that `check` notices, and `render` refuses in the same words where a guardrail does."""
+"""Mistakes in production that `check` finds, and `render` refuses with the same words if a guardrail does."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from .conftest import Call
 
 MISTAKES = read_cases(Path(__file__).with_name("mistakes.yaml"))
 SOUND: dict[str, Any] = {"proxy/access/callers": {"groups": ["callers"], "servers": ["main"]}}
-"""Beside the base definition, what production's guardrails want."""
+"""Additional settings that production's guardrails require."""
 ENDS = {"refused": 2, "guardrail": 1, "advisory": 0}
 
 

@@ -1,4 +1,4 @@
-"""Which stacks a cluster still has and no definition describes, how they are told of, and how they go."""
+"""Orphans: stacks that only a cluster has. How they are found, reported and removed."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -26,10 +26,10 @@ INSTANCE = "app.kubernetes.io/instance"
 
 
 def namespace(name: str, environment: str, plane: str = "lab", context: str = "kind-lab", **more: Any) -> Object:
-    """A namespace as an `up` leaves it, brought up with Pulumi; `more` goes to its data plane and its head."""
+    """A namespace as Pulumi and `up` leave it. `more` is added to its data plane and its head."""
     platform = {"platform": more.pop("platform")} if "platform" in more else {}
-    said = {"dataPlane": {"name": plane, "context": context, **platform}}
-    notes = {"tidegate.dev/definition": json.dumps(said), "tidegate.dev/guardrails": '{"kind": "shared"}'}
+    recorded = {"dataPlane": {"name": plane, "context": context, **platform}}
+    notes = {"tidegate.dev/definition": json.dumps(recorded), "tidegate.dev/guardrails": '{"kind": "shared"}'}
     pulumi = {"manager": "pulumi-kubernetes", "operation": "Update", "time": "2026-01-01T00:00:00Z"}
     head = {"labels": {**MARKS, INSTANCE: environment}, "annotations": notes, "managedFields": [pulumi]}
     head |= {"creationTimestamp": "2026-01-01T10:00:00Z", **more}
@@ -43,7 +43,7 @@ def inside(kind: str, where: Object) -> Object:
 
 
 def stack_in(*arguments: Any, **more: Any) -> list[Object]:
-    """What stands in a namespace: something that runs, and a volume's claim."""
+    """The objects of a namespace: a running workload, and a volume's claim."""
     where = namespace(*arguments, **more)
     return [where, inside("StatefulSet", where), inside("PersistentVolumeClaim", where)]
 
@@ -74,7 +74,7 @@ def found(definition: Path, where: str = "kind-lab", name: str | None = None) ->
 Have = Callable[..., None]
 
 
-# ---- what counts as one ----
+# ---- finding them ----
 
 
 def test_what_runs_where_no_stack_of_the_definition_lives_is_an_orphan(definition: Path, there: Have) -> None:
@@ -84,8 +84,8 @@ def test_what_runs_where_no_stack_of_the_definition_lives_is_an_orphan(definitio
         "old-lab", "tidegate-old", "kind-lab",
     )  # fmt: skip
     assert orphan.words == (
-        "is no longer described, and still there (namespace tidegate-old, since 2026-01-01, 1 object by Pulumi)"
-        "; another definition's? Then give each a `platform`"
+        "is no longer described, but still exists (namespace tidegate-old, since 2026-01-01, 1 object by Pulumi)"
+        ". If another definition has it, set `platform` in both"
     )
     assert orphan.command(definition) == f"tidegate down {definition} --cluster kind-lab --stack old-lab"
 
@@ -97,9 +97,9 @@ def test_what_runs_where_no_stack_of_the_definition_lives_is_an_orphan(definitio
         pytest.param(stack_in("tidegate-dev", "before", "west"), id="in a namespace that is described"),
         pytest.param(stack_in("tidegate-prod", "prod", "east", "east"), id="described, by another context"),
         pytest.param(stack_in("tidegate-old", "old", platform="theirs"), id="another platform's"),
-        pytest.param([OLD[0], OLD[2]], id="taken down, but for its volumes"),
+        pytest.param([OLD[0], OLD[2]], id="taken down without its volumes"),
         pytest.param(stack_in("tidegate-old", "old", deletionTimestamp="2026-01-02T00:00:00Z"), id="being deleted"),
-        pytest.param(stack_in("kube-system", "old"), id="labelled so by somebody who is not Tidegate"),
+        pytest.param(stack_in("kube-system", "old"), id="labelled by someone else"),
         pytest.param(stack_in("tidegate-old", "No Name"), id="labelled with what is no environment's name"),
     ],
 )
@@ -128,11 +128,11 @@ def test_a_cluster_that_no_data_plane_has_any_more_is_looked_at_where_the_kubeco
 
 
 def test_what_a_stack_left_in_its_former_namespace_is_never_taken_for_the_stack(definition: Path, there: Have) -> None:
-    """Its name is another's now, so the command names the namespace."""
+    """Another stack has its name now, so the command contains the namespace."""
     there(*stack_in("before", "dev"))
     (orphan,) = found(definition)
     assert orphan.words.startswith("is still in its former namespace (namespace before, since ")
-    assert orphan.words.endswith("; the definition names tidegate-dev")
+    assert orphan.words.endswith(", but the definition sets tidegate-dev")
     assert orphan.command(definition).startswith("kubectl --context kind-lab delete statefulset -n before -l ")
 
 
@@ -140,7 +140,7 @@ def test_what_a_stack_left_in_its_former_namespace_is_never_taken_for_the_stack(
 def test_what_a_stack_left_in_its_former_cluster_goes_by_its_name_there(
     definition: Path, there: Have, uids: dict[str, str], engine: "Engine", call: Call
 ) -> None:
-    """Not if the other context leads to the same cluster, or if nobody can know: that would be the stack itself."""
+    """Unless the other context leads to the same cluster, or that is unknown: then it would be the stack itself."""
     there(*stack_in("tidegate-prod", "prod", "east", "eks-old"), uids=uids)
     ended = call("down", definition, "--cluster", "eks-old", "--stack", "prod-east")
     if len(set(uids.values())) == 2:
@@ -150,22 +150,20 @@ def test_what_a_stack_left_in_its_former_cluster_goes_by_its_name_there(
         assert "No data plane of" in ended.err
 
 
-def test_a_name_that_nobody_has_lists_those_of_the_definition_and_those_of_the_cluster(
-    definition: Path, there: Have
-) -> None:
+def test_an_unknown_name_lists_those_of_the_definition_and_of_the_cluster(definition: Path, there: Have) -> None:
     there(*OLD)
     with pytest.raises(CommandError) as caught:
         found(definition, name="old-lob")
     assert str(caught.value) == (
         f"There is no stack old-lob, neither in {definition} nor in kind-lab: did you mean old-lab?"
-        " There are: dev-lab, prod-east, old-lab. Of these, only the cluster has: old-lab."
+        " There are: dev-lab, prod-east, old-lab. Only the cluster has: old-lab."
     )
     assert caught.value.code == 2
     with pytest.raises(CommandError, match="stack prod-east does not live in kind-lab, but in east"):
         found(definition, name="prod-east")
 
 
-# ---- how they are told of ----
+# ---- reporting them ----
 
 
 def test_a_preview_of_a_cluster_that_holds_only_an_orphan_is_not_green_and_has_the_command(
@@ -177,24 +175,24 @@ def test_a_preview_of_a_cluster_that_holds_only_an_orphan_is_not_green_and_has_t
     assert f"{command}\n" in call(*where, code=0).out
     text = summary.read_text("utf-8")
     assert text.startswith("**⚠️ 1 stack: 1 ORPHANED**")
-    assert "- **ORPHANED** <code>prod-west</code> **is no longer described, and still there" in text
+    assert "- **ORPHANED** <code>prod-west</code> **is no longer described, but still exists" in text
     (one,) = json.loads(call(*where, "--json", code=0).out)["stacks"]
     assert (one["name"], one["state"], one["down"]) == ("prod-west", "orphaned", command)
     assert one["stays"].startswith("is no longer described")
 
 
-def test_a_stack_that_a_change_removes_is_told_with_the_command_that_takes_it_down() -> None:
+def test_a_removed_stack_is_reported_with_the_command_that_takes_it_down() -> None:
     removed = stack_change("old-lab", [OLD[0]], None, definition="a.yaml")
     assert removed.down == "tidegate down a.yaml --cluster kind-lab --stack old-lab"
-    assert f"To take it down: {removed.down}**" in page([removed], "It")
+    assert f"To remove them: {removed.down}**" in page([removed], "It")
 
 
-# ---- how they go ----
+# ---- removing them ----
 
 
 @dataclass
 class Engine:
-    """Stands for an engine: notes what it takes down."""
+    """Replaces an engine, and records the removed stacks."""
 
     name: str = "pulumi"
     title: str = "Stand-in 1.0"
@@ -246,7 +244,7 @@ def of_kind(kind: str) -> list[Object]:
     ],
     ids=["all are orphans", "production", "two of one name, as of two definitions", "brought up by no engine"],
 )  # fmt: skip
-def test_what_is_not_taken_down_is_told_with_the_command_that_does_it(
+def test_remaining_stacks_are_reported_with_the_command_that_takes_them_down(
     call: Call, definition: Path, engine: Engine, there: Have, objects: list[Object], name: str | None, says: list[str]
 ) -> None:  # fmt: skip
     there(*objects)

@@ -1,4 +1,4 @@
-"""The folder of a rendering: whose files are replaced, and what is left of a run that is stopped."""
+"""The directory of a rendering: which files are replaced, and what an interrupted run leaves."""
 
 import os
 import signal
@@ -11,10 +11,10 @@ from rollout import render
 
 from .conftest import Call, Edit, Patch, Tree
 
-# ---- files of somebody else ----
+# ---- foreign files ----
 
 
-def test_a_file_of_somebody_else_in_a_files_place_is_refused_and_others_stay(rendered: Path, up: Call) -> None:
+def test_a_foreign_file_with_the_same_path_is_refused_and_others_stay(rendered: Path, up: Call) -> None:
     for place in ("notes.txt", "dev-lab/kustomization.yaml", "mine/00-namespace.yaml"):
         (rendered / place).parent.mkdir(exist_ok=True)
         (rendered / place).write_text("mine", "utf-8")
@@ -25,7 +25,7 @@ def test_a_file_of_somebody_else_in_a_files_place_is_refused_and_others_stay(ren
         ours.unlink()
         make(ours)
         mode = ours.stat().st_mode
-        assert f"Tidegate did not write {ours}, and would replace it" in up(code=1).err
+        assert f"Tidegate did not write {ours}, but would replace it" in up(code=1).err
         assert ours.stat().st_mode == mode
         if make is Path.mkdir:
             ours.rmdir()
@@ -38,7 +38,7 @@ def test_a_file_in_the_folders_place_is_refused(call: Call, definition: Path, tm
     assert str(tmp_path / "file") in call("render", definition, "--out", tmp_path / place, code=1).err
 
 
-# ---- stopping ----
+# ---- interruption ----
 
 
 def test_ctrl_c_while_a_stack_is_evaluated_ends_the_run_after_it(monkeypatch: Patch, up: Call) -> None:

@@ -1,4 +1,4 @@
-"""`pin`, against a real registry on loopback."""
+"""`pin`, with a real registry on loopback."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -50,16 +50,16 @@ def pins(definition: Path) -> dict[str, str]:
     return {pin.image: pin.digest for pin in read_images_lock(definition.parent).images}
 
 
-def test_every_image_gets_the_digest_that_its_registry_says(
+def test_every_image_gets_the_digest_from_its_registry(
     pin: Call, definition: Path, digests: dict[str, str], push: Push
 ) -> None:
     ended = pin(code=0)
     assert pins(definition) == digests
-    assert f"images.lock: written, {len(digests)} images pinned." in ended.out
+    assert f"images.lock: written, {len(digests)} digests." in ended.out
     assert not [each for each in read_definition(definition).advisories if "digest" in each.what]
     assert [path.name for path in sorted(definition.parent.iterdir())] == ["images.lock", "two.yaml"]
     before = (definition.parent / "images.lock").stat()
-    assert f"nothing changed, {len(digests)} images pinned" in pin().out
+    assert f"nothing changed, {len(digests)} digests" in pin().out
     assert (definition.parent / "images.lock").stat().st_ino == before.st_ino
     moved = push("proxy:1", "another proxy")
     image = next(image for image in digests if "/proxy:" in image)
@@ -85,7 +85,7 @@ def test_when_one_image_fails_nothing_is_written(pin: Call, definition: Path, re
     ended = pin(code=1)
     assert f"not resolved: {registry}/proxy:nope: " in ended.err
     assert "MANIFEST_UNKNOWN" in ended.err or "404" in ended.err
-    assert "1 of 3 images could not be resolved; nothing was written." in ended.err
+    assert "1 of 3 images could not be resolved. Nothing was written." in ended.err
     assert not (definition.parent / "images.lock").exists()
 
 
@@ -96,7 +96,7 @@ def test_a_registry_that_cannot_be_reached_is_a_reason(pin: Call, edit: Edit) ->
     assert "connection refused" in ended.err
 
 
-def test_a_data_planes_mirror_can_be_asked_instead(
+def test_a_data_planes_mirror_can_be_queried_instead(
     pin: Call, definition: Path, registry: str, digests: dict[str, str], edit: Edit
 ) -> None:
     edit(f"{registry}/", "canonical.test/")
@@ -116,11 +116,11 @@ def fake_crane(tmp_path: Path, monkeypatch: Patch) -> Script:
     return put
 
 
-def test_an_answer_that_is_no_digest_or_no_utf_8_or_has_no_end_is_told_in_short_and_never_written(
+def test_an_invalid_or_endless_response_is_shortened_and_never_written(
     pin: Call, definition: Path, fake_crane: Script
 ) -> None:
     fake_crane("echo sha256:short")
-    assert "crane said nothing (sha256:short)" in pin(code=1).err
+    assert "crane printed no error (sha256:short)" in pin(code=1).err
     assert not (definition.parent / "images.lock").exists()
     fake_crane("printf 'Error: \\377 what' >&2; head -c 3000000 /dev/zero | tr '\\0' x >&2; exit 1")
     ended = pin(code=1)
@@ -135,7 +135,7 @@ def test_a_program_that_takes_too_long_is_ended_with_all_that_it_started(
     pids = tmp_path / "pids"
     pids.touch()
     fake_crane(f"sleep 60 & echo $! >>{pids}; wait")
-    assert pin().err.count(": no answer within 0.3 s\n") == 3
+    assert pin().err.count(": no response within 0.3 s\n") == 3
     until("what it started has ended", lambda: gone(pids), 20)
 
 

@@ -1,4 +1,4 @@
-"""What a stack's objects need that others make; what real clusters lack of it is in tests/cluster."""
+"""The prerequisites of a stack's objects. tests/cluster has tests with real clusters."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def pods(kind: str = "Deployment", **spec: object) -> dict[str, object]:
     return made(kind, "w", spec={"template": {"spec": {"containers": [{"name": "c"}], **spec}}})
 
 
-def test_what_pods_read_and_nobody_brings_is_needed_once_and_what_is_optional_is_not() -> None:
+def test_objects_that_pods_read_are_needed_once_unless_optional() -> None:
     volumes = [
         {"secret": {"secretName": "s"}},
         {"projected": {"sources": [{"secret": {"name": "s"}}, {"configMap": {"name": "ours"}}]}},
@@ -49,7 +49,7 @@ def test_shared_frontends_of_dynamo_need_its_kind_and_no_config_map_that_kuberne
     objects = render(definition.stacks[0], definition).objects
     (need,) = (need for need in needs_of(objects) if need.kind == "CustomResourceDefinition")
     assert (need.name, need.hard) == (dynamo.CRD, True)
-    assert need.without == "workers end at once, for the objects that Role openai-agents lets them write are of no kind"
+    assert need.without == "workers exit immediately, because they cannot write the objects of Role openai-agents"
     (stand_in,) = (item for item in stand_ins(objects) if item["kind"] == "CustomResourceDefinition")
     assert stand_in["metadata"]["name"] == dynamo.CRD
     assert "kube-root-ca.crt" not in {need.name for need in needs_of(objects)}

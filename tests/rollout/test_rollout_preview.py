@@ -26,7 +26,7 @@ def test_an_old_file_that_cannot_be_read_is_named_and_not_left_out_in_silence(
     (stack, *_) = sorted(folder for folder in rendered.iterdir() if folder.is_dir())
     old = next(stack.glob("*configmap*.yaml"), None) or sorted(stack.glob("*.yaml"))[0]
     old.write_text(text)
-    assert f"Not compared, because nothing can be read in them: {stack.name}/{old.name}" in preview().err
+    assert f"Not compared, because they contain no readable object: {stack.name}/{old.name}" in preview().err
 
 
 def test_what_would_change_is_shown_and_nothing_is_written(
@@ -36,19 +36,19 @@ def test_what_would_change_is_shown_and_nothing_is_written(
     edit("path: /prod", "path: /elsewhere")
     edit("replicas: 1}]", "replicas: 1}, {name: more, loading: {mode: preload}}]")
     edit("server: small}", "server: small, pool: main}")
-    said = preview().out
+    output = preview().out
     for part in (
         "REPLACED PersistentVolume tidegate-prod-models",
         "spec.nfs.path /prod → /elsewhere",
         "created  StatefulSet small-more",
         "2 stacks: 2 changed",
     ):
-        assert part in said
+        assert part in output
     assert tree(rendered) == before
 
 
 def test_a_stack_of_another_name_is_compared_with_itself(rendered: Path, edit: Edit, preview: Call, up: Call) -> None:
-    """Nothing is deleted, nothing is new; its folder gets the name of now, also where it is rendered alone."""
+    """Nothing is deleted or new. Its directory gets the new name, even if only this stack is rendered."""
     edit("{name: lab, ", "{name: west, formerly: [lab], ")
     edit("{name: dev}", "{name: trial, formerly: [dev]}")
     edit("environments: [dev]", "environments: [trial]")
@@ -66,14 +66,14 @@ def test_a_stack_of_another_name_is_compared_with_itself(rendered: Path, edit: E
     assert preview("--stack", "trial-west", code=0).out.endswith("1 stack: 1 unchanged\n")
 
 
-def test_a_name_that_does_not_say_what_it_was_is_told_and_the_stack_compared_with_what_stands_there(
+def test_a_new_name_without_formerly_is_reported_and_the_stack_compared_with_the_present_one(
     edit: Edit, preview: Call
 ) -> None:
     edit("{name: lab, context: kind-lab", "{name: west, context: kind-lab")
     ended = preview(code=0)
     assert "2 stacks: 1 changed, 1 unchanged · objects: 1 changed" in ended.out
     assert (
-        "dev-west: data plane west did not bring this up, lab did: `tidegate up` refuses without formerly: [lab]"
+        "dev-west: lab brought this up, not data plane west: `tidegate up` refuses unless west sets formerly: [lab]"
         in ended.err
     )
     assert "tidegate down" not in ended.text
@@ -85,12 +85,12 @@ def test_a_name_that_does_not_say_what_it_was_is_told_and_the_stack_compared_wit
 
 @pytest.fixture
 def page(tmp_path: Path) -> Path:
-    """Where pages for reviewers go; nobody has made the folder yet."""
+    """The path of the page for reviewers. Its directory does not exist yet."""
     return tmp_path / "pages" / "preview.md"
 
 
 class Repository:
-    """A git repository with the definition at its first commit."""
+    """A git repository with the definition in its first commit."""
 
     def __init__(self, folder: Path, definition: Path, page: Path, call: Call) -> None:
         self.folder, self.page, self.call = folder, page, call
@@ -111,7 +111,7 @@ class Repository:
         path = definition or self.definition
         return self.call("preview", path, f"--base={base}", "--summary", self.page, *more, code=code)
 
-    def said(self) -> str:
+    def text_of_page(self) -> str:
         """The page for reviewers."""
         return self.page.read_text("utf-8")
 
@@ -123,7 +123,7 @@ def repo(tmp_path: Path, definition: Path, page: Path, call: Call) -> Repository
 
 @pytest.fixture
 def with_code(repo: Repository) -> Repository:
-    """The repository with this very code in it."""
+    """The repository with this code in it."""
     packages = [path.parent.name for path in ROOT.glob("*/__init__.py") if path.parent.name != "tests"]
     for part in (*packages, "client", "contracts", "service"):
         shutil.copytree(ROOT / part, repo.folder / part, ignore=shutil.ignore_patterns("__pycache__"))
@@ -139,7 +139,7 @@ def test_against_a_revision_its_own_code_renders_its_own_definition(with_code: R
     before = tree(repo.folder)
     ended = repo.against("main", "--stack", "dev-lab")
     assert ended.out.startswith("Against main:\n")
-    # What runs here is the code of ROOT, so the pause that only the revision's code has shows as a difference.
+    # The code of ROOT runs here, so the pause that only the revision's code has appears as a difference.
     assert "preStop.sleep.seconds 11 → 10" in ended.out
     assert "registry.test/proxy:1 → registry.test/proxy:2" in ended.out
     assert tree(repo.folder) == before
@@ -150,11 +150,11 @@ def test_against_a_revision_its_own_code_renders_its_own_definition(with_code: R
 def test_code_of_another_revision_gets_no_secret_of_this_environment(
     repo: Repository, tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    """Whoever proposes a revision writes that code."""
-    told = tmp_path / "told"
+    """The author of a revision writes that code."""
+    variables = tmp_path / "variables"
     (repo.folder / "cli").mkdir()
     (repo.folder / "cli/__main__.py").write_text(
-        f"import os, pathlib, sys; pathlib.Path({str(told)!r}).write_text(chr(10).join(os.environ)); sys.exit(1)"
+        f"import os, pathlib, sys; pathlib.Path({str(variables)!r}).write_text(chr(10).join(os.environ)); sys.exit(1)"
     )
     repo.commit("theirs")
     secrets = {
@@ -164,7 +164,7 @@ def test_code_of_another_revision_gets_no_secret_of_this_environment(
     for name in secrets:
         monkeypatch.setenv(name, "secret")
     repo.against("main", code=1)
-    got = set(told.read_text().split())
+    got = set(variables.read_text().split())
     assert {"PATH", "HOME", "PYTHONPATH"} <= got
     assert not secrets & got
 
@@ -173,7 +173,7 @@ def test_the_page_for_reviewers_says_at_a_glance_what_changes_and_what_restarts(
     repo.edit('proxy, tag: "1"', 'proxy, tag: "2"')
     repo.edit("path: /prod", "path: /elsewhere")
     repo.against("main")
-    text = repo.said()
+    text = repo.text_of_page()
     assert text.splitlines()[0] == (
         "**⚠️ 1 dataset REPLACED · 2 stacks: 2 changed · objects: 2 changed, 1 REPLACED · 2 proxies restart**"
     )
@@ -215,7 +215,7 @@ def test_a_path_that_is_no_utf_8_is_a_path_like_any_other(
     assert "<code>" in page.read_text("utf-8")
 
 
-# ---- where there is nothing to compare with, or nothing to preview ----
+# ---- nothing to compare with, or nothing to preview ----
 
 
 def test_against_a_definition_that_was_wrong_or_is_missing_everything_is_new_and_it_says_so(repo: Repository) -> None:
@@ -227,8 +227,8 @@ def test_against_a_definition_that_was_wrong_or_is_missing_everything_is_new_and
     repo.commit("wrong")
     repo.edit("kind: nsf", "kind: nfs")
     assert "nsf" in repo.against("HEAD").err
-    assert repo.said().startswith("**✏️ 2 stacks: 2 new · objects: ")
-    assert "Everything counts as new: HEAD cannot be rendered" in repo.said()
+    assert repo.text_of_page().startswith("**✏️ 2 stacks: 2 new · objects: ")
+    assert "Everything counts as new: HEAD cannot be rendered" in repo.text_of_page()
 
 
 def test_code_that_fails_is_a_failure_and_no_news(repo: Repository) -> None:
@@ -236,7 +236,7 @@ def test_code_that_fails_is_a_failure_and_no_news(repo: Repository) -> None:
     (repo.folder / "cli/__main__.py").write_text("raise SystemExit(7)")
     repo.commit("broken")
     assert "it ended with exit code 7" in repo.against("HEAD", code=1).err
-    assert repo.said().startswith("**⛔ There is no preview**\n")
+    assert repo.text_of_page().startswith("**⛔ There is no preview**\n")
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, OSError("no space"), ZeroDivisionError])
@@ -253,13 +253,13 @@ def test_a_preview_that_does_not_come_to_its_end_leaves_a_page_that_says_so(
         assert call("preview", definition, "--base=main", "--summary", page).code != 0
     text = page.read_text("utf-8")
     assert text.startswith("**⛔ There is no preview**\n")
-    assert "The preview was begun, and did not end." in text
+    assert "The preview started, but did not finish." in text
 
 
 def test_a_definition_that_is_wrong_now_ends_as_ever_and_reviewers_see_why(repo: Repository) -> None:
     repo.edit("kind: nfs", "kind: <b>@you</b>")
     repo.against("HEAD", code=2)
-    text = repo.said()
+    text = repo.text_of_page()
     assert text.startswith("**⛔ There is no preview**\n")
     assert text.endswith("\n**⛔ This preview failed: nothing was compared.**\n")
     assert "two.yaml&#58;" in text
@@ -271,11 +271,11 @@ def test_an_unknown_revision_is_one_message_and_no_old_page_stays(repo: Reposito
     repo.page.parent.mkdir()
     repo.page.write_text("of yesterday", "utf-8")
     assert f"git knows no revision {revision} here" in repo.against(revision, code=2).err
-    assert "git knows no revision" in repo.said()
+    assert "git knows no revision" in repo.text_of_page()
 
 
 def test_outside_of_a_git_repository_it_says_so(call: Call, definition: Path, page: Path, monkeypatch: Patch) -> None:
-    assert "lies in no git repository" in call("preview", definition, "--base", "main", "--summary", page, code=1).err
+    assert "is not in a git repository" in call("preview", definition, "--base", "main", "--summary", page, code=1).err
     monkeypatch.setenv("PATH", "")
     assert "needs git" in call("preview", definition, "--base", "main", "--summary", page).err
 
@@ -285,7 +285,7 @@ def test_it_is_compared_with_a_revision_or_with_a_cluster(
     where: tuple[str, ...], call: Call, definition: Path, page: Path
 ) -> None:
     ended = call("preview", definition, *where, "--summary", page, code=2)
-    assert ended.err.startswith("Compare with a git revision (--base main) or with a cluster")
+    assert ended.err.startswith("Add a git revision (--base main) or a cluster")
 
 
 # ---- guardrails ----
@@ -297,7 +297,7 @@ PRODUCTION = ("  - name: prod\n", "  - name: prod\n    production: true\n")
 def test_a_mandatory_rule_that_breaks_fails_the_preview_after_it_was_written(repo: Repository) -> None:
     repo.edit(*PRODUCTION)
     assert "images-are-pinned-by-digest" in repo.against("main", code=1).err
-    text = repo.said()
+    text = repo.text_of_page()
     assert text.startswith("**⛔ ")
     assert " mandatory guardrail findings · 2 stacks: 1 changed, 1 unchanged" in text.splitlines()[0]
     assert text.splitlines()[-1] == "**⛔ This preview failed: 4 mandatory guardrail findings.**"

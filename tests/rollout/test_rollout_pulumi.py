@@ -1,4 +1,4 @@
-"""Finding the user's Pulumi, and what is said when it fails: scripts stand in for it."""
+"""Finding the user's Pulumi, and its errors. Scripts replace it."""
 
 import os
 import re
@@ -28,13 +28,13 @@ case "$1 $2" in
 "stack init"|"config set-all") ;;
 "config --json") echo '{{}}' ;;
 "cancel --yes") touch "$0.cancelled" ;;
-"up --yes") printf 'error: {said}\\n'; exit 255 ;;
+"up --yes") printf 'error: {output}\\n'; exit 255 ;;
 *) exit 9 ;;
 esac
 """
 
 
-ANOTHER = "add a dataset of another name and move the servers to it"
+ANOTHER = "add a dataset with another name and move the servers to it"
 
 
 def found() -> pulumi_cli.PulumiCli:
@@ -67,11 +67,11 @@ def up(edit: Callable[[str, str], None], definition: Path, tmp_path: Path, monke
 )
 def test_an_answer_that_cannot_be_understood_is_one_message(up: Up, command: str, before: str, answer: str) -> None:
     with pytest.raises(CommandError, match=f"the output of `pulumi {command}` is not the expected JSON."):
-        up(PULUMI.format(said="").replace(f"echo {before}", f"echo '{answer}'"))
+        up(PULUMI.format(output="").replace(f"echo {before}", f"echo '{answer}'"))
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("output", "message"),
     [
         ('unable to replace resource "urn:x"\\nas it is currently marked for protection. To unprotect …', ANOTHER),
         ('resource "urn:x" cannot be deleted\\nbecause it is protected. To unprotect …', ANOTHER),
@@ -82,23 +82,23 @@ def test_an_answer_that_cannot_be_understood_is_one_message(up: Up, command: str
     ],
     ids=["replaced", "deleted", "the API server", "unknown to its state"],
 )  # fmt: skip
-def test_a_failure_is_no_riddle(up: Up, said: str, told: str, capsys: Capsys) -> None:
-    with pytest.raises(CommandError, match=told):
-        up(PULUMI.format(said=said))
-    assert said.partition("\\n")[0] in capsys.readouterr().out
+def test_a_failure_is_no_riddle(up: Up, output: str, message: str, capsys: Capsys) -> None:
+    with pytest.raises(CommandError, match=message):
+        up(PULUMI.format(output=output))
+    assert output.partition("\\n")[0] in capsys.readouterr().out
 
 
 LOCKED = "the stack is currently locked by 1 lock(s).\\n  file:///x.json: created by me@{host} (pid {pid}) at {at}"
 
 
 def locked_by(process: int, host: str = "", later: float = 0) -> str:
-    """What Pulumi prints about a stack that is locked, by default since now and by this host."""
+    """Pulumi's output about a locked stack, by default locked now by this host."""
     at = datetime.now(UTC) + timedelta(seconds=later)
     return LOCKED.format(host=host or socket.gethostname(), pid=process, at=at.isoformat(timespec="seconds"))
 
 
 def killed() -> int:
-    """Return the process id of a Pulumi that a run on this machine started, and that was killed with the run."""
+    """Return the process id of a Pulumi that was started by a run on this machine, and killed with it."""
     code = "import sys; from rollout.engines.pulumi_cli import PulumiCli, _show; _show(PulumiCli('', ''), sys.argv[1:])"
     command = [sys.executable, "-c", code, "sh", "-c", "echo $$; sleep 60"]
     with subprocess.Popen(
@@ -111,20 +111,20 @@ def killed() -> int:
 
 
 def test_the_lock_of_a_run_that_was_killed_here_is_taken_away(up: Up, tmp_path: Path, capsys: Capsys) -> None:
-    said = locked_by(killed())
-    script = PULUMI.format(said=said).replace('"up --yes")', '"up --yes") [ -e "$0.cancelled" ] && exit 0;')
+    output = locked_by(killed())
+    script = PULUMI.format(output=output).replace('"up --yes")', '"up --yes") [ -e "$0.cancelled" ] && exit 0;')
     assert up(script) == 0
     assert (tmp_path / "bin" / "pulumi.cancelled").exists()
-    assert "stack dev-lab was locked by a run that was killed; going on" in capsys.readouterr().err
+    assert "stack dev-lab was locked by a killed run. Continuing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     "whose", ["of a run that lives", "of another machine", "of a container of this host's name", "of another time"]
 )
-def test_the_lock_of_somebody_else_is_left_alone(up: Up, tmp_path: Path, whose: str) -> None:
+def test_the_lock_of_another_run_stays(up: Up, tmp_path: Path, whose: str) -> None:
     with subprocess.Popen(["sleep", "60"]) as lives, subprocess.Popen(["true"]) as ended:
         ended.wait()
-        said = {
+        output = {
             "of a run that lives": lambda: locked_by(lives.pid),
             "of another machine": lambda: locked_by(killed(), "elsewhere"),
             "of a container of this host's name": lambda: locked_by(ended.pid),
@@ -132,7 +132,7 @@ def test_the_lock_of_somebody_else_is_left_alone(up: Up, tmp_path: Path, whose: 
         }[whose]()
         try:
             with pytest.raises(CommandError, match=re.escape("`pulumi cancel dev-lab` takes the lock away")):
-                up(PULUMI.format(said=said))
+                up(PULUMI.format(output=output))
         finally:
             lives.kill()
     assert not (tmp_path / "bin" / "pulumi.cancelled").exists()
@@ -141,22 +141,22 @@ def test_the_lock_of_somebody_else_is_left_alone(up: Up, tmp_path: Path, whose: 
 def test_attributes_that_a_killed_run_left_empty_are_removed_and_nothing_else(
     up: Up, tmp_path: Path, capsys: Capsys
 ) -> None:
-    """Pulumi reads nothing of a state of files while one of them is there."""
+    """Pulumi cannot read its state as long as there is such a file."""
     state = tmp_path / "the state"
     stacks = state / ".pulumi" / "stacks"
     stacks.mkdir(parents=True)
     for name, text in {"dev.json": "", "dev.json.attrs": "", "other.json.attrs": "{}"}.items():
         (stacks / name).write_text(text)
     reads = f"if [ -e '{stacks}/dev.json.attrs' ]; then echo 'error: EOF' >&2; exit 255; fi; echo '[]' ;;"
-    script = PULUMI.format(said="no more").replace("echo '[]' ;;", reads)
+    script = PULUMI.format(output="no more").replace("echo '[]' ;;", reads)
     assert up(_who(script, state.as_uri())) == 255
     assert sorted(path.name for path in stacks.iterdir()) == ["dev.json", "other.json.attrs"]
-    assert "mended, and going on" in capsys.readouterr().err
+    assert "Repaired it, continuing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("url", ["https://app.pulumi.test/u", "file://{}"])
-def test_an_end_of_file_that_has_another_cause_is_said(up: Up, tmp_path: Path, url: str) -> None:
-    script = PULUMI.format(said="").replace("echo '[]' ;;", "echo 'error: EOF' >&2; exit 255 ;;")
+def test_an_end_of_file_with_another_cause_is_reported(up: Up, tmp_path: Path, url: str) -> None:
+    script = PULUMI.format(output="").replace("echo '[]' ;;", "echo 'error: EOF' >&2; exit 255 ;;")
     with pytest.raises(CommandError, match='`pulumi stack ls` failed: "error: EOF"'):
         up(_who(script, url.format(tmp_path)))
 
@@ -205,8 +205,8 @@ Resources:
 
 
 def says(text: str, folder: Path) -> str:
-    (folder / "said").write_text(text, "utf-8")
-    return PULUMI.format(said="").replace("printf 'error: \\n'", f"cat {folder / 'said'}")
+    (folder / "output").write_text(text, "utf-8")
+    return PULUMI.format(output="").replace("printf 'error: \\n'", f"cat {folder / 'output'}")
 
 
 def test_a_refusal_is_shown_without_the_traceback_that_it_ends_the_program_with(
@@ -246,21 +246,21 @@ def test_a_traceback_behind_the_progress_of_the_program_is_not_shown_and_all_els
 ) -> None:
     (one,) = [line for line in REFUSED.splitlines() if line.startswith(" + ") and "Traceback" in line]
     lines = [line.replace(STACK, does.format("pulumi:pulumi:Stack tidegate-dev-lab ")) for line in BEHIND_PROGRESS]
-    said = REFUSED.replace(one, "\n".join(lines))
+    output = REFUSED.replace(one, "\n".join(lines))
     with pytest.raises(CommandError, match="refused: exceeded quota"):
-        up(says(said, tmp_path))
+        up(says(output, tmp_path))
     shown = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line in shown] == [lines[at] for at in (2, 4, 10, 12)]
     assert not [line for line in shown if "File" in line or "Interrupt" in line or "^^" in line]
 
 
 def test_a_traceback_that_nothing_explains_is_shown_whole(up: Up, tmp_path: Path, capsys: Capsys) -> None:
-    said = REFUSED.replace("is forbidden: exceeded quota", "is not to anybody's liking").replace("\n\n", "\n")
-    assert up(says(said, tmp_path)) == 255
-    assert sorted(capsys.readouterr().out.splitlines()) == sorted(said.splitlines())
+    output = REFUSED.replace("is forbidden: exceeded quota", "is not to our liking").replace("\n\n", "\n")
+    assert up(says(output, tmp_path)) == 255
+    assert sorted(capsys.readouterr().out.splitlines()) == sorted(output.splitlines())
 
 
-# ---- which Pulumi will do ----
+# ---- Pulumi's actions ----
 
 
 @pytest.fixture
@@ -285,11 +285,11 @@ def test_a_pulumi_that_is_new_enough_is_found(stand_in: StandIn, version: str) -
 @pytest.mark.parametrize(
     ("script", "says"),
     [
-        (b"#!/bin/sh\necho v3.218.9", "is Pulumi 3.218.9, and Tidegate needs 3.219.0 or later"),
+        (b"#!/bin/sh\necho v3.218.9", "is Pulumi 3.218.9, but Tidegate needs 3.219.0 or later"),
         (b"#!/bin/sh\necho hello", 'does not work: `pulumi version`: "hello"'),
-        (b"#!/bin/sh\nexit 7", "it said nothing"),
+        (b"#!/bin/sh\nexit 7", "it printed nothing"),
         (b"#!/bin/sh\necho broken >&2; exit 1", '`pulumi version`: "broken"'),
-        (b"#!/bin/sh\ntrap '' TERM; sleep 300 & wait; sleep 300", "`pulumi version` gave no answer within 2 seconds"),
+        (b"#!/bin/sh\ntrap '' TERM; sleep 300 & wait; sleep 300", "`pulumi version` did not end within 2 seconds"),
         (b"\x7fELF nonsense, for another machine", "cannot be run"),
     ],
     ids=range(6),
@@ -302,7 +302,7 @@ def test_a_pulumi_that_will_not_do_is_refused(stand_in: StandIn, monkeypatch: Pa
 
 
 def test_a_stack_is_not_given_another_definition_by_the_way(up: Up, tmp_path: Path) -> None:
-    script = PULUMI.format(said="").replace("echo '[]'", """echo '[{"name": "o/dev-lab", "resourceCount": 53}]'""")
+    script = PULUMI.format(output="").replace("echo '[]'", """echo '[{"name": "o/dev-lab", "resourceCount": 53}]'""")
     there = """echo '{"tidegate:environment": {"value": "dev"}, "tidegate:dataPlane": {"value": "lab"}}'"""
     script = script.replace("echo '{}'", there).replace("printf", f"touch {tmp_path}/upped; printf")
     with pytest.raises(CommandError, match=r"pulumi config set definition .*/two\.yaml --stack dev-lab"):
@@ -313,13 +313,13 @@ def test_a_stack_is_not_given_another_definition_by_the_way(up: Up, tmp_path: Pa
 def test_a_stack_is_taken_down_without_a_change_of_its_configuration(definition: Path, stand_in: StandIn) -> None:
     script = PULUMI.replace("echo '[]'", """echo '[{{"name": "o/dev-lab", "resourceCount": 53}}]'""")
     script = script.replace('"up --yes") printf', '"destroy --yes") exit 0 ;;\n"up --yes") printf')
-    stand_in(script.replace('"stack init"|"config set-all")', '"stack init")').format(said="").encode())
+    stand_in(script.replace('"stack init"|"config set-all")', '"stack init")').format(output="").encode())
     stack = read_definition(definition).stacks[0]
     assert pulumi_cli.operate(found(), stack, definition, pulumi_cli.DESTROY) == 0
 
 
 ASKED = """#!/bin/sh
-echo "$1 $2" >> "$0.asked"
+echo "$1 $2" >> "$0.calls"
 case "$1 $2" in
 "version "*) echo v3.260.0 ;;
 "stack export") echo "error: no stack named 'dev-lab' found" >&2; exit 255 ;;
@@ -329,10 +329,10 @@ esac
 
 
 @pytest.mark.parametrize("is_configured", [False, True])
-def test_what_is_known_of_a_new_stack_is_not_asked(
+def test_known_facts_about_a_new_stack_are_not_queried(
     definition: Path, stand_in: StandIn, tmp_path: Path, monkeypatch: Patch, is_configured: bool
 ) -> None:
-    """Each question takes Pulumi half a second."""
+    """Each query takes Pulumi half a second."""
     program = stand_in(ASKED.encode())
     monkeypatch.setattr(pulumi_cli, "PROJECT", tmp_path)
     cli, stack = found(), read_definition(definition).stacks[0]
@@ -346,8 +346,8 @@ def test_what_is_known_of_a_new_stack_is_not_asked(
     resources = pulumi_state.import_renamed_stack(cli, stack, resources)
     assert pulumi_cli.operate(cli, stack, definition, pulumi_cli.UP, resources) == 0
     configures = [] if is_configured else ["config --json", "config set-all"]
-    asked = (program.parent / "pulumi.asked").read_text("utf-8").splitlines()
-    assert asked[1:] == ["stack export", "stack init", *configures, "up --yes"]
+    calls = (program.parent / "pulumi.calls").read_text("utf-8").splitlines()
+    assert calls[1:] == ["stack export", "stack init", *configures, "up --yes"]
 
 
 def test_the_oldest_pulumi_is_that_of_the_project() -> None:
@@ -359,7 +359,7 @@ def test_the_oldest_pulumi_is_that_of_the_project() -> None:
 def test_a_state_of_a_former_name_gets_the_names_that_the_program_gives(
     edit: Callable[[str, str], None], definition: Path
 ) -> None:
-    """Those that only begin alike are others', and what is no name of a resource stays as it is."""
+    """Other names with the same beginning stay, and so do texts that are not resource names."""
     edit("{name: lab, ", "{name: labs, formerly: [lab], ")
 
     def state(stack: str, plane: str) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""What API servers say through kubectl, Helm and Pulumi, and what people are told; real words of real refusals."""
+"""Errors of API servers through kubectl, Helm and Pulumi, and their explanations. All texts are of real errors."""
 
 import re
 from pathlib import Path
@@ -26,7 +26,7 @@ NUMBER = 'Deployment.apps "d" is invalid: spec.replicas: Invalid value: -1: must
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("error", "explanation"),
     [
         (HELM + QUOTA, "services main was refused: exceeded quota: tight, requested: count/services=1, used: count"),
         (f'The sets "a" is invalid: : {DENIED}', "sets a was refused: ValidatingAdmissionPolicy 'p' with binding 'b'"),
@@ -45,18 +45,18 @@ NUMBER = 'Deployment.apps "d" is invalid: spec.replicas: Invalid value: -1: must
         ('Get "https://a:1": connect: connection refused', "the cluster one cannot be reached (connection refused)."),
         (f"{UNABLE} net/http: request canceled (Client.Timeout exceeded while", "the cluster one cannot be reached"),
         (f"{UNABLE} context deadline exceeded", "the cluster one cannot be reached (context deadline exceeded)."),
-        ("no answer within 60 seconds", "the cluster one cannot be reached (no answer within 60 seconds)."),
+        ("no response within 60 seconds", "the cluster one cannot be reached (no response within 60 seconds)."),
         ("You must be logged in to the server (Unauthorized)", "the cluster one does not know who you are"),
         (SET, "StatefulSet a cannot be changed in place: spec: Forbidden: updates to statefulset spec"),
-        (VOLUME, "Datasets are kept: add a dataset of another name, and move the servers to it."),
+        (VOLUME, "Datasets are kept: add a dataset with another name, and move the servers to it."),
         (NUMBER, "Deployment d was refused: spec.replicas: Invalid value: -1"),
         ('Apply failed with 1 conflict: conflict with "flux"', "refuses an object: Apply failed with 1 conflict"),
     ],
 )
-def test_a_refusal_names_the_object_and_the_rule(said: str, told: str) -> None:
-    found = explained(said, "one")
+def test_a_refusal_names_the_object_and_the_rule(error: str, explanation: str) -> None:
+    found = explained(error, "one")
     assert found is not None
-    assert told in found
+    assert explanation in found
 
 
 def test_what_to_check_is_a_command_to_copy() -> None:
@@ -64,10 +64,10 @@ def test_what_to_check_is_a_command_to_copy() -> None:
     assert "kubectl --context 'my context' auth can-i patch services -n ns" in text
 
 
-def test_what_nobody_has_seen_before_is_said_as_it_is_but_made_harmless() -> None:
+def test_an_unknown_error_is_shown_unchanged_but_escaped() -> None:
     assert explained("something else broke", "one") is None
     assert in_words("first\n\nthe last \x1b[31mline\n") == '"the last \\u001b[31mline"'
-    assert in_words(" \n") == "it said nothing"
+    assert in_words(" \n") == "it printed nothing"
     assert len(in_words("x" * 10_000)) < 600
 
 
@@ -81,5 +81,5 @@ def test_a_cluster_that_gives_no_answer_is_waited_for_no_longer(tmp_path: Path, 
     (tmp_path / "kubectl").write_text("#!/bin/sh\nsleep 300\n", "utf-8")
     (tmp_path / "kubectl").chmod(0o755)
     monkeypatch.setattr("rollout.kubectl._path", lambda: str(tmp_path / "kubectl"))
-    with pytest.raises(CommandError, match=r"the cluster lab cannot be reached \(no answer within"):
+    with pytest.raises(CommandError, match=r"the cluster lab cannot be reached \(no response within"):
         Kubectl("lab").run("get", "pods", seconds=-14.5)  # and 15 s more

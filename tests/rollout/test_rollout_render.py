@@ -79,7 +79,7 @@ def test_objects_and_stacks_that_vanish_are_removed(rendered: Path, edit: Edit, 
     assert sorted(path.name for path in rendered.iterdir()) == ["dev-lab"]
 
 
-def test_files_edited_by_hand_are_written_anew_but_for_those_of_other_stacks(
+def test_files_edited_by_hand_are_written_again_except_those_of_other_stacks(
     rendered: Path, tree: Tree, up: Call
 ) -> None:
     before = tree(rendered)

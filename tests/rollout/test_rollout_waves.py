@@ -1,4 +1,4 @@
-"""In which order planes go, what runs side by side, and what stops a rollout."""
+"""The order of planes, parallel planes, and stopping a rollout."""
 
 import threading
 from collections import defaultdict
@@ -51,11 +51,11 @@ def test_the_canary_goes_alone_then_wave_after_wave(
     assert [f"{step.title}: {' '.join(step.planes)}" for step in plan(waves, canary)] == steps
 
 
-# ---- the runner, with doubles for the engine and the gate ----
+# ---- the runner, with fakes for the engine and the gate ----
 
 
 class Doubles:
-    """Stand where engine and gate would be: note who is at work, and fail where they are told to."""
+    """Replace engine and gate: record the running planes, and fail as configured."""
 
     def __init__(self, *, begin: Callable[[str], object] = lambda _: None) -> None:
         self.begin = begin
@@ -68,7 +68,7 @@ class Doubles:
 
     def bring_up(self, plane: str, show: Show) -> None:
         with self._lock:
-            assert plane not in self.at_work, f"{plane} is being brought up twice at once"
+            assert plane not in self.at_work, f"{plane} is applied twice at the same time"
             self.at_work.add(plane)
             self.most_at_work = max(self.most_at_work, len(self.at_work))
             for other in self.at_work:
@@ -104,7 +104,7 @@ def begun(folder: Path, steps: Sequence[Step] = STEPS) -> Journal:
 
 
 def ran(journal: Journal, doubles: Doubles, *, most: int = 4, stop: Stop | None = None) -> str:
-    """Run a rollout as a new process would, and say how it ended."""
+    """Run a rollout as a new process would, and return its outcome."""
     new = Journal(journal.folder)
     return Runner(new, doubles.bring_up, doubles.await_health, Lines(), stop or Stop(), most).run()
 
@@ -141,7 +141,7 @@ def test_the_first_failure_ends_the_rollout_after_the_planes_that_are_at_work(
     journal = begun(tmp_path)
     assert ran(journal, doubles) == "failed"
     assert states(journal) == "a:passed b:failed c:passed d:waiting e:waiting f:waiting"
-    where = {"up": "bringing it up", "gate": "health gate"}[what]
+    where = {"up": "applying it", "gate": "health gate"}[what]
     assert Journal(journal.folder).record.planes["b"].message == f"{where}: quota exceeded"
     shown = capsys.readouterr().err.splitlines()
     for line in ("Step 1 of 3, canary: a", "[a] passed: 0 s", f"[b] FAILED: {where}: quota exceeded"):
@@ -161,8 +161,8 @@ def test_asked_to_stop_inside_a_wave_wider_than_what_goes_side_by_side_it_begins
     def begin(plane: str) -> None:
         began.add(plane)
         if len(began) == 1 + most:
-            stop.asked.set()
-        assert plane == "a" or stop.asked.wait(20)
+            stop.soon.set()
+        assert plane == "a" or stop.soon.wait(20)
 
     doubles = Doubles(begin=begin)
     journal = begun(tmp_path, wide)
@@ -178,7 +178,7 @@ def test_a_plane_that_is_interrupted_is_written_down_as_such(tmp_path: Path) -> 
             if plane in "bc":
                 both_at_work.wait(10)
             if plane == "b":
-                stop.asked.set()
+                stop.soon.set()
                 stop.now.set()
             if plane in "bc" and stop.now.wait(10):
                 raise Interrupted
@@ -190,7 +190,7 @@ def test_a_plane_that_is_interrupted_is_written_down_as_such(tmp_path: Path) -> 
     assert ran(journal, Doubles()) == "succeeded"
 
 
-# ---- killed at any moment, resumed ----
+# ---- killed at any time, and resumed ----
 
 
 steps_of = st.lists(st.integers(1, 3), min_size=1, max_size=4).map(

@@ -1,4 +1,4 @@
-"""The process that brings one plane up: a real one, with a stand-in for the engine that hangs and fails at will."""
+"""The process that applies one plane: a real one, with a fake engine that hangs or fails."""
 
 import json
 import os
@@ -66,7 +66,7 @@ Behave = Callable[[str], None]
 
 @pytest.fixture
 def pids(tmp_path: Path) -> Iterator[Path]:
-    """Where a hanging engine writes its own process id and its child's; both are ended with the test."""
+    """The file with the process ids of a hanging engine and its child. Both are killed at the end of the test."""
     path = tmp_path / "pids"
     yield path
     for pid in path.read_text("utf-8").split() if path.exists() else ():
@@ -78,7 +78,7 @@ def pids(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def stand_in(tmp_path: Path, pids: Path, monkeypatch: Patch) -> Behave:
-    """Have workers find the stand-in for an engine, which behaves as it is told."""
+    """Make workers use the fake engine, which behaves as configured."""
     folder = tmp_path / "site"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(ENGINE, "utf-8")
@@ -89,7 +89,7 @@ def stand_in(tmp_path: Path, pids: Path, monkeypatch: Patch) -> Behave:
 
 @pytest.fixture
 def time_is_up(pids: Path, monkeypatch: Patch) -> None:
-    """Let a worker's time be up as soon as its engine hangs, however long it took to start."""
+    """Time a worker out as soon as its engine hangs, however long it took to start."""
     clock = SimpleNamespace(monotonic=lambda: 1000.0 if pids.exists() else 0.0)
     monkeypatch.setattr(worker, "time", clock)
 
@@ -137,12 +137,12 @@ def test_an_engine_that_takes_too_long_is_interrupted_with_all_that_it_started(
     bring: Bring, stand_in: Behave, pids: Path
 ) -> None:
     stand_in("hangs")
-    with pytest.raises(CommandError, match="it was interrupted: it was not done within 60 s"):
+    with pytest.raises(CommandError, match="it was interrupted because it did not end within 60 s"):
         bring()
     until("the engine has ended", lambda: gone(pids), 60)
 
 
-def test_somebody_who_stops_it_interrupts_the_engine(bring: Bring, stand_in: Behave, pids: Path) -> None:
+def test_a_stop_interrupts_the_engine(bring: Bring, stand_in: Behave, pids: Path) -> None:
     stand_in("hangs")
     stop = threading.Event()
 
@@ -154,7 +154,7 @@ def test_somebody_who_stops_it_interrupts_the_engine(bring: Bring, stand_in: Beh
         stop.set()
 
     threading.Thread(target=stop_it, daemon=True).start()
-    # Whoever starts a rollout in the background may have it ignore Ctrl-C, and a worker must not inherit that.
+    # A shell that starts a rollout in the background may make it ignore Ctrl-C, but workers must not inherit that.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with pytest.raises(Interrupted):

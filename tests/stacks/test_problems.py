@@ -26,10 +26,10 @@ def test_an_error_has_its_problems_in_the_order_of_the_file_and_counts_them() ->
     whole, advisory = Problem("a.yaml", "", "whole"), Problem("b.yaml", "", "x", severity="advisory")
     error = DefinitionError([late, early, whole])
     assert error.problems == [whole, early, late]
-    assert str(error).splitlines()[-1] == "3 problems in a.yaml; nothing was written."
+    assert str(error).splitlines()[-1] == "3 problems in a.yaml. Correct the definition and run this again."
     assert DefinitionError([advisory]).summary() == "1 advisory in b.yaml"
-    error = DefinitionError([whole, advisory, advisory], outcome="the lock was left as it was")
-    assert str(error).endswith("1 problem and 2 advisories in 2 files; the lock was left as it was.")
+    error = DefinitionError([whole, advisory, advisory], outcome="The lock is unchanged")
+    assert str(error).endswith("1 problem and 2 advisories in 2 files. The lock is unchanged.")
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 

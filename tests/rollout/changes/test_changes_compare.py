@@ -1,4 +1,4 @@
-"""What differs between objects, and how it is said."""
+"""The differences between objects, and their report."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 from rollout.changes.compare import FieldChange, compare, field_changes
 from rollout.changes.report import report, values
 
-from ..conftest import made, said
+from ..conftest import made, reported
 
 PEERS = [{"podSelector": {"matchLabels": {"app": name}}} for name in ("a", "b", "c")]
 IMAGE = "registry.example.com/a/very/long/path/of/folders/in/a/registry/image"
@@ -47,20 +47,20 @@ def test_an_object_in_another_namespace_is_another_object() -> None:
     ],
 )  # fmt: skip
 def test_a_changed_field_is_named_with_both_values(old: dict[str, Any], new: dict[str, Any], expected: str) -> None:
-    assert expected in said(made("Deployment", spec=old), made("Deployment", spec=new))
+    assert expected in reported(made("Deployment", spec=old), made("Deployment", spec=new))
 
 
-def test_elements_that_a_list_without_names_lost_or_got_are_told_one_by_one() -> None:
+def test_lost_and_gained_elements_of_a_list_without_names_are_listed_one_by_one() -> None:
     def peers(*places: int) -> dict[str, Any]:
         return made("NetworkPolicy", spec={"ingress": [{"from": [PEERS[place] for place in places]}]})
 
     def words(verb: str, name: str) -> str:
         return f'      spec.ingress[0].from {verb}: {{"podSelector": {{"matchLabels": {{"app": "{name}"}}}}}}'
 
-    assert said(peers(0, 1, 2), peers(1)).splitlines()[2:] == [words("removed", "a"), words("removed", "c")]
-    assert said(peers(0, 1), peers(1, 2)).splitlines()[2:] == [words("removed", "a"), words("added", "c")]
-    assert said(peers(0, 0), peers(0)).splitlines()[2:] == [words("removed", "a")]
-    assert "[0].from[1].podSelector.matchLabels.app b → c" in said(peers(0, 1), peers(0, 2))
+    assert reported(peers(0, 1, 2), peers(1)).splitlines()[2:] == [words("removed", "a"), words("removed", "c")]
+    assert reported(peers(0, 1), peers(1, 2)).splitlines()[2:] == [words("removed", "a"), words("added", "c")]
+    assert reported(peers(0, 0), peers(0)).splitlines()[2:] == [words("removed", "a")]
+    assert "[0].from[1].podSelector.matchLabels.app b → c" in reported(peers(0, 1), peers(0, 2))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_changed_field_that_is_immutable_makes_a_replacement(
 ) -> None:
     (change,) = compare([made(kind, spec=old)], [made(kind, spec=new)])
     assert (change.verb, field in change.immutable) == ("replaced", True)
-    assert f"REPLACED {kind} it" in said(made(kind, spec=old), made(kind, spec=new))
+    assert f"REPLACED {kind} it" in reported(made(kind, spec=old), made(kind, spec=new))
 
 
 @pytest.mark.parametrize(
@@ -103,13 +103,13 @@ def test_other_fields_are_changed_in_place(kind: str, old: dict[str, Any], new: 
 def test_a_replacement_says_what_to_do_for_datasets_and_what_will_happen_to_other_objects() -> None:
     for kind in ("PersistentVolume", "PersistentVolumeClaim"):
         assert (
-            "spec.storage cannot be changed in place, and datasets are protected: add a dataset of another name and"
-            " move the servers to it\n"
-        ) in said(made(kind, spec={"storage": 1}), made(kind, spec={"storage": 2}))
+            "spec.storage cannot be changed in place, and datasets are protected: add a dataset with another name"
+            " and move the servers to it\n"
+        ) in reported(made(kind, spec={"storage": 1}), made(kind, spec={"storage": 2}))
     assert (
-        "spec.selector, spec.serviceName cannot be changed in place: kubectl refuses it; Pulumi deletes the object and"
-        " makes a new one\n"
-    ) in said(made("StatefulSet", spec={"selector": 1, "serviceName": 1}), made("StatefulSet", spec={}))
+        "spec.selector, spec.serviceName cannot be changed in place: kubectl refuses it, and Pulumi deletes the object"
+        " and creates a new one\n"
+    ) in reported(made("StatefulSet", spec={"selector": 1, "serviceName": 1}), made("StatefulSet", spec={}))
 
 
 def test_data_of_an_immutable_config_map_makes_a_replacement() -> None:
@@ -130,7 +130,7 @@ def test_stacks_that_change_alike_are_shown_once() -> None:
     assert "three" not in text
 
 
-def test_the_checksum_of_a_file_says_nothing_beside_the_file_and_something_alone() -> None:
+def test_the_checksum_of_a_file_is_reported_only_without_the_file() -> None:
     head = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "tables"}}
     old = head | {"data": {"a.json": "1\n", "a.json.sha256": "x"}}
     whole = head | {"data": {"a.json": "2\n", "a.json.sha256": "y"}}

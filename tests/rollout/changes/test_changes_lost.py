@@ -1,4 +1,4 @@
-"""Callers and teams see what a change takes from them, by the same comparison that shows what it gives."""
+"""Callers and teams see their losses, by the same comparison that shows gains."""
 
 import json
 from fnmatch import fnmatchcase
@@ -43,7 +43,7 @@ def test_what_callers_and_teams_lose_is_shown(name: str) -> None:
 
 
 def turned(line: str) -> str:
-    """Return what the way back shows in place of a line."""
+    """Return the line that the opposite change shows instead of a line."""
     for one, other in (("newly ", "no longer "), ("no longer ", "newly ")):
         if line.startswith(one):
             return other + line.removeprefix(one)
@@ -106,7 +106,7 @@ def test_a_call_that_was_let_in_and_is_not_any_more_never_goes_unnoticed(old: li
 
 
 def test_rights_to_one_model_are_compared_with_rights_to_the_same_model_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A team with hundreds of models has a preview all the same: each right compared with all others took minutes."""
+    """A team can have hundreds of models: comparing each right with all others took minutes."""
     compared, covers = [0], _Right.covers
 
     def counted(one: _Right, other: _Right) -> bool:
@@ -128,7 +128,7 @@ def test_losses_stand_in_the_verdict_on_the_page_and_on_the_screen() -> None:
     change = stack_change("dev-lab", before, after)
     line = "lets one caller send a model requests a minute: 1000 → 10"
     assert "2 things LOST" in verdict([change])
-    assert "What callers and teams lose" in page([change], "A preview")
+    assert "Lost by callers and teams" in page([change], "A preview")
     assert page([change], "A preview").startswith("**⚠️ ")
     assert line in terminal_sections([change]).plain
 
@@ -200,7 +200,7 @@ def rename(tree: Object) -> None:
         (as_it_is, lambda: as_it_is(move), "server", True, ["elsewhere"]),
         (as_it_is, lambda: as_it_is(renew), "StatefulSet", False, ["TensorRT plans", "26.08-py3 → "]),
         (as_it_is, lambda: as_it_is(rename), "server", False, ["formerly: [main]"]),
-        (lambda: on_demand("4Gi"), lambda: on_demand("1Gi"), "pool", True, ["before: "]),
+        (lambda: on_demand("4Gi"), lambda: on_demand("1Gi"), "pool", True, ["Before: "]),
         (lambda: on_demand("1Gi"), lambda: on_demand("4Gi"), "pool", False, None),
         (lambda: chat(1), lambda: chat(2), "pool", True, ["llama version 2"]),
     ],

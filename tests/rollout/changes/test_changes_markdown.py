@@ -1,4 +1,4 @@
-"""The page for reviewers: it says everything, fits a comment, and nothing foreign in it is anything but text."""
+"""The page for reviewers: it is complete, fits a comment, and foreign text in it stays text."""
 
 import json
 import re
@@ -27,7 +27,7 @@ TAGS |= {"summary", "b", "em", "pre", "blockquote"}
 
 
 class Html(HTMLParser):
-    """Takes HTML apart: which tags there are, and the texts inside and outside of code."""
+    """Parses HTML: its tags, and the texts inside and outside of code."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ NASTY = (
 def test_foreign_text_as_code_is_that_text_and_nothing_else(text: str) -> None:
     html = Html(f"- {code(text)}")
     assert html.tags == ["ul", "li", *(["code"] if text else [])]
-    # Code keeps its text but for spaces at its ends, which no reader sees.
+    # Code keeps its text except spaces at its ends, which no reader sees.
     assert "".join(html.codes).strip() == escaped(text).strip()
 
 
@@ -96,7 +96,7 @@ def test_a_definition_cannot_inject_anything_into_the_page(texts: list[str]) -> 
     assert not re.search(r"[@#!~%$&]\w", html.rest)
 
 
-# ---- what it says ----
+# ---- content ----
 
 
 def served(*models: str) -> Object:
@@ -159,7 +159,7 @@ def test_a_line_names_few_stacks_and_counts_the_others() -> None:
     assert f"- **DELETED** {names} and 3 more <code>Service it</code>" in text
 
 
-# ---- how long it may be ----
+# ---- length ----
 
 
 @pytest.mark.parametrize(

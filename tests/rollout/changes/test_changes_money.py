@@ -1,4 +1,4 @@
-"""What a change costs, as people and machines read it."""
+"""The cost of a change, for people and machines."""
 
 import copy
 import json
@@ -22,7 +22,7 @@ PRICE = {"perHour": 7.0, "source": "A test.", "asOf": "2026-11-01"}
 
 
 def replicas_of_small(count: int, price: Any) -> Any:
-    """Return the objects of dev-lab."""
+    """Return the objects of dev-lab with so many replicas."""
     tree = yaml.safe_load(Path("stacks/inference.yaml").read_text("utf-8"))
     tree["servers"][1]["pools"][0]["replicas"] = count
     tree["guardrails"]["gpuSlices"] = 4
@@ -62,7 +62,7 @@ def test_a_stack_says_what_it_cost_and_costs(price: Any, costs: str, headline: s
 
 @pytest.mark.parametrize("annotated", [True, False])
 def test_what_comes_up_in_a_namespace_that_is_there_takes_all_its_devices(annotated: bool) -> None:
-    """`down` keeps the Namespace with its annotation; one that an admin made has none."""
+    """`down` keeps the Namespace with its annotation. A Namespace of an admin has none."""
     after = replicas_of_small(2, PRICE)
     before = copy.deepcopy([item for item in after if item["kind"] in KEPT])
     if not annotated:

@@ -1,4 +1,4 @@
-"""What restarts, in which way, and what happens without a restart."""
+"""Restarts and their kinds, and effects without a restart."""
 
 import json
 from itertools import pairwise
@@ -123,11 +123,11 @@ def test_a_restart_names_the_models_that_are_served_before_and_after() -> None:
     assert only([pool(), before], [new_image(pool()), after]).models == ("a",)
 
 
-def test_models_that_move_or_go_are_told() -> None:
+def test_models_that_move_or_are_removed_are_reported() -> None:
     before = routing("on-demand", {"name": "a"}, {"name": "b"})
     after = routing("on-demand", {"name": "a"}, pool="large")
-    said = {notice.name: notice.what for notice in notices([before], [after])}
-    assert said == {
+    texts = {notice.name: notice.what for notice in notices([before], [after])}
+    assert texts == {
         "a": "moves from big/main to big/large: cold until its first request there",
         "b": "IS NO LONGER SERVED",
     }
@@ -169,15 +169,15 @@ def scaled(least: int, most: int) -> list[Object]:
     ("before", "after", "what"),
     [
         ([pool(1)], [pool(3)], "1 pod → 3 pods: the number alone restarts no pod"),
-        ([pool(3)], [pool(1)], f"3 pods → 1 pod: the last ones end, and what they held in memory is cold; {ALONE}"),
+        ([pool(3)], [pool(1)], f"3 pods → 1 pod: the last ones end, and their models must be loaded again. {ALONE}"),
         ([pool(3)], [pool(0)], "3 pods → 0 pods: NOTHING SERVES ANY LONGER"),
         ([proxy(3)], [proxy(2)], "3 pods → 2 pods: the last ones end"),
         (
             scaled(2, 6),
             scaled(3, 4),
-            "2 to 6 pods → 3 to 4 pods: the last ones end, and what they held in memory is cold",
+            "2 to 6 pods → 3 to 4 pods: the last ones end, and their models must be loaded again",
         ),
-        (scaled(2, 6), scaled(1, 6), f"2 to 6 pods → 1 to 6 pods: the number alone restarts no pod; {ALONE}"),
+        (scaled(2, 6), scaled(1, 6), f"2 to 6 pods → 1 to 6 pods: the number alone restarts no pod. {ALONE}"),
     ],
 )
 def test_more_or_fewer_pods_are_no_restart(before: list[Object], after: list[Object], what: str) -> None:

@@ -1,4 +1,4 @@
-"""What no report may spread."""
+"""Secrets that no report may show."""
 
 import json
 from typing import Any
@@ -13,7 +13,7 @@ from rollout.changes.page import failed_page
 from rollout.changes.secrets import hidden, hidden_text, telling
 
 from ..conftest import made as any_made
-from ..conftest import said
+from ..conftest import reported
 
 SECRET = "hunter2-hunter2"
 
@@ -53,9 +53,9 @@ def test_a_secret_shows_neither_when_it_comes_nor_goes_nor_changes(parts: dict[s
     other = json.loads(json.dumps(parts).replace(SECRET, "sesame-open"))
     without = made(kind=parts.get("kind", "Deployment"))
     for old, new in ((made(**parts), made(**other)), (without, made(**parts)), (made(**parts), without)):
-        text = said(old, new)
+        text = reported(old, new)
         assert " changed" in text
-        values = repr([(field.old, field.new) for field in field_changes(old, new)])  # a report cuts long ones
+        values = repr([(field.old, field.new) for field in field_changes(old, new)])  # reports cut long texts
         for secret in (SECRET, "sesame-open"):
             assert secret not in text + values
 
@@ -83,17 +83,17 @@ def test_what_is_no_secret_shows(parts: dict[str, Any], shown: str) -> None:
     assert shown in json.dumps(hidden(made(**parts)))
 
 
-def test_the_harmless_part_of_an_address_shows_and_a_change_of_the_secret_in_it_is_told() -> None:
+def test_the_harmless_part_of_an_address_shows_and_a_change_of_its_secret_is_reported() -> None:
     one, other, elsewhere = (
         made(spec={"url": f"https://{who}@{host}/"}) for who, host in (("u:a1", "x"), ("u:b2", "x"), ("u:a1", "y"))
     )
-    assert f"spec.url https://{MASK}@x/ → https://{MASK}@y/" in said(one, elsewhere)
-    assert "spec.url (values are not shown)" in said(one, other)
+    assert f"spec.url https://{MASK}@x/ → https://{MASK}@y/" in reported(one, elsewhere)
+    assert "spec.url (values are not shown)" in reported(one, other)
 
 
 def test_only_white_space_within_json_is_a_change_too_and_hides_its_secrets() -> None:
     one, other = (made(kind="ConfigMap", data={"f": f'{{"password":{gap}"{SECRET}"}}'}) for gap in ("", " "))
-    text = said(one, other)
+    text = reported(one, other)
     assert "1 changed" in text
     assert SECRET not in text
 
@@ -105,7 +105,7 @@ def test_only_white_space_within_json_is_a_change_too_and_hides_its_secrets() ->
         ("HOME keyboard TOKENIZER_PATH passenger pass_through AZURE_STORAGE_AUTH_TYPE", False),
     ],
 )
-def test_names_that_tell_and_others_that_do_not(names: str, tell: bool) -> None:
+def test_names_of_secrets_and_other_names(names: str, tell: bool) -> None:
     assert {name: telling(name) for name in names.split()} == dict.fromkeys(names.split(), tell)
 
 
@@ -148,7 +148,7 @@ def test_what_the_guardrail_knows_by_its_look_shows_neither_in_the_report_nor_on
     for value in (text, f"see {text} there", f"one\n{text}\ntwo"):
         one, other = made(spec={"note": "none"}), made(spec={"note": value})
         values = [field.new for field in field_changes(one, other)]
-        for shown in (said(one, other), said(other, one), repr(values), failed_page("It", value)):
+        for shown in (reported(one, other), reported(other, one), repr(values), failed_page("It", value)):
             assert secret not in shown
 
 

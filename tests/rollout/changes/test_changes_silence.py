@@ -1,4 +1,4 @@
-"""Nothing of a definition changes in silence: a change is refused, or a preview shows it, or nothing is different."""
+"""No change of a definition is silent: it is refused, or a preview shows it, or it has no effect."""
 
 import json
 from collections import Counter, defaultdict
@@ -39,11 +39,11 @@ def read(tree: Any) -> Definition:
 
 
 SPELT_OUT = {"Toleration.operator"}
-"""Keys of which components know the default: said or not, the objects are the same."""
+"""Keys with a default in the components: the objects are the same with and without it."""
 
 
 class Looked:
-    """A definition, and what is rendered of it, once."""
+    """A definition and its renderings, computed once."""
 
     def __init__(self, tree: Any) -> None:
         self.tree, self.definition, self.changes = tree, read(tree), [*changes(tree)]
@@ -51,25 +51,25 @@ class Looked:
         self.objects = cache(lambda name: render(self.stacks[name], self.definition).objects)
 
     def outcome(self, change: Change) -> str:
-        """Return what becomes of a change."""
+        """Return the outcome of a change."""
         try:
             new = read(changed(self.tree, *change[:2]))
         except DefinitionError:
             return "refused"
         if self.stacks.keys() != {stack.name for stack in new.stacks}:
-            return "shown"  # as a stack that comes or goes
+            return "shown"  # as a stack that appears or disappears
         differing = [
             stack for stack in new.stacks if meant(stack, new) != meant(self.stacks[stack.name], self.definition)
         ]
         if not all(self.shows(stack, new) for stack in differing):
             known = {(each.path, each.what) for each in self.definition.advisories}
-            told = [each.path for each in new.advisories if (each.path, each.what) not in known]
-            is_told = any(change[2].rpartition(".")[2] in path for path in told)
-            return "equal" if change[2] in SPELT_OUT or is_told else "silent"
+            reported = [each.path for each in new.advisories if (each.path, each.what) not in known]
+            is_reported = any(change[2].rpartition(".")[2] in path for path in reported)
+            return "equal" if change[2] in SPELT_OUT or is_reported else "silent"
         return "shown" if differing else "equal"
 
     def shows(self, stack: Stack, new: Definition) -> bool:
-        """Say whether a preview shows a difference; what the Namespace says is rendered by another test."""
+        """Whether a preview shows a difference. Another test covers the content of the Namespace."""
         old = self.stacks[stack.name]
         if resolve(old, self.definition.lock).namespace != resolve(stack, new.lock).namespace:
             return True
@@ -78,17 +78,16 @@ class Looked:
 
 @cache
 def rich() -> dict[str, Looked]:
-    """Return the reference definition, and those of the tests."""
+    """Return the reference definition, and the definitions of the tests."""
     files = [Path("stacks/inference.yaml"), *sorted(Path("tests/definitions").glob("*.yaml"))]
     return {path.stem: Looked(yaml.safe_load(path.read_text("utf-8"))) for path in files}
 
 
 def meant(stack: Stack, definition: Definition) -> tuple[Any, ...]:
-    """Return all that a stack resolves to, what is said of it besides, and what clients are told of it.
+    """Return everything that a stack resolves to, its advisories, and the clients' settings.
 
-    A model that names no pool is served by its server's only one, and names it here; what nothing runs or reads is not
-    told, such as an image, how often metrics are read where nothing reads them, a claim that nothing uses, or how long
-    callers wait for a first replica where there is always one.
+    A model without a pool gets its server's only one. Values without any effect are removed, such as an unused image or
+    claim. So are the scrape interval of unread metrics, and the wait for a first replica if there always is one.
     """
     run = {PROXY_IMAGE}
     run |= {POLICY_IMAGE for _, _, pool in stack.pools() if isinstance(pool.loading, OnDemand)}
@@ -108,8 +107,8 @@ def meant(stack: Stack, definition: Definition) -> tuple[Any, ...]:
     environment = stack.environment.model_dump() | {"namespace": stack.namespace}
     resolved = {"monitoring", "network", "proxy", "servers"}
     platform = in_order(stack.platform).model_dump(exclude=resolved)
-    told = next(each for each in environments(definition).environments if each.name == stack.environment.name)
-    of_plane = next(each for each in told.planes if each.name == stack.data_plane.name)
+    clients = next(each for each in environments(definition).environments if each.name == stack.environment.name)
+    of_plane = next(each for each in clients.planes if each.name == stack.data_plane.name)
     args = resolve(stack, definition.lock)
     args = args.model_copy(update={"servers": tuple(map(_without_waking, args.servers))})
     return (
@@ -117,12 +116,12 @@ def meant(stack: Stack, definition: Definition) -> tuple[Any, ...]:
         plane,
         environment,
         platform,
-        told.model_copy(update={"planes": (of_plane,)}),
+        clients.model_copy(update={"planes": (of_plane,)}),
     )
 
 
 def _without_waking(server: Any) -> Any:
-    """Return a server without how long callers wait for a first replica where there is always one."""
+    """Return a server without the wait for a first replica, if there always is one."""
     pools = []
     for pool in server.pools:
         if isinstance(scaling := pool.autoscaling, QueueScaling) and scaling.min:
@@ -132,7 +131,7 @@ def _without_waking(server: Any) -> Any:
 
 
 def findings(tree: Any) -> tuple[list[Any] | None, list[Problem]]:
-    """Return what the stacks of a definition mean, None where it is refused, and all that is said about it."""
+    """Return the meanings of a definition's stacks (None if it is refused), and all its findings."""
     try:
         read_one = read(tree)
     except DefinitionError as error:
@@ -141,7 +140,7 @@ def findings(tree: Any) -> tuple[list[Any] | None, list[Problem]]:
 
 
 def contradictions(found: Sequence[Problem]) -> set[str]:
-    """Return the keys that one finding wants and another one wants away, and findings that are there twice."""
+    """Return keys that one finding demands and another one forbids, and duplicate findings."""
     wanted = {each.path for each in found if each.is_missing}
     unwanted = {each.path for each in found if "unknown key" in each.what or each.do.startswith(("Remove", "Take"))}
     twice = Counter((each.where, each.path, each.what) for each in found)
@@ -174,9 +173,9 @@ def test_no_leaf_of_any_definition_changes_in_silence(data: st.DataObject) -> No
 
 @pytest.mark.thorough
 def test_no_key_of_the_schema_changes_in_silence() -> None:
-    """Each is changed until previews have shown it, or there is nothing left to change it to."""
+    """Change each key until previews have shown it, or until there is no other value."""
     found: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for looked in sorted(rich().values(), key=lambda each: len(each.stacks)):  # what is rendered faster first
+    for looked in sorted(rich().values(), key=lambda each: len(each.stacks)):  # faster to render, so first
         for change in looked.changes:
             if not found[change[2]]["shown"]:
                 outcome = looked.outcome(change)
@@ -188,11 +187,9 @@ def test_no_key_of_the_schema_changes_in_silence() -> None:
 
 @examples(400)
 @given(st.data())
-def test_two_changes_at_once_are_refused_or_both_count_or_it_is_told_that_one_does_not(data: st.DataObject) -> None:
-    """No pair of keys ends in a traceback or in contradictory findings.
-
-    A change that counts alone, and not beside another one, is told of: nothing else says that it has no effect.
-    """
+def test_two_changes_are_refused_or_both_count_or_a_finding_reports_the_one_without_effect(data: st.DataObject) -> None:
+    """No pair of keys causes a traceback or contradictory findings. If a change counts alone, but not together with
+    another one, a finding must report that it has no effect."""
     looked = data.draw(st.sampled_from([*rich().values()]))
     keyed: dict[str, list[Change]] = {}
     for change in looked.changes:
@@ -200,12 +197,12 @@ def test_two_changes_at_once_are_refused_or_both_count_or_it_is_told_that_one_do
     pair = [data.draw(st.sampled_from(keyed[data.draw(st.sampled_from([*keyed]))])) for _ in range(2)]
     one, two = sorted(pair, key=lambda change: [str(step).zfill(3) for step in change[0]], reverse=True)
     assume(one[0][: len(two[0])] != two[0][: len(one[0])])
-    assume(one[2] != two[2] or one[0][0] == two[0][0])  # an overlay's value is laid over that of the base
+    assume(one[2] != two[2] or one[0][0] == two[0][0])  # an overlay's value is merged into the base's
     alone = [findings(changed(looked.tree, *each[:2])) for each in (one, two)]
-    both, said = findings(changed(changed(looked.tree, *one[:2]), *two[:2]))
-    assert not contradictions(said), pair
+    both, reports = findings(changed(changed(looked.tree, *one[:2]), *two[:2]))
+    assert not contradictions(reports), pair
     before = [meant(stack, looked.definition) for stack in looked.stacks.values()]
     known = {(each.path, each.what) for _, some in alone for each in some}
     for (meaning, _), (other, _) in (alone, alone[::-1]):
         has_lost_its_effect = meaning not in (before, None) and both is not None and both == other
-        assert not has_lost_its_effect or any((each.path, each.what) not in known for each in said), pair
+        assert not has_lost_its_effect or any((each.path, each.what) not in known for each in reports), pair

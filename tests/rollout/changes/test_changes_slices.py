@@ -1,4 +1,4 @@
-"""What objects say, whoever wrote them: the devices that the definition asks for; junk in them fails nothing."""
+"""Devices recorded in objects of any origin. Invalid records cause no failure."""
 
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,11 @@ def test_a_new_stack_takes_and_costs_what_the_definition_asks_for(path: Path) ->
     definition = read_definition(path)
     for stack in definition.stacks:
         change = stack_change(stack.name, None, render(stack, definition).objects)
-        asked = [each for each in taken(stack) if each.count]
-        assert sum(each.after for each in change.devices) == sum(each.count for each in asked)
-        assert {each.kind for each in change.devices} == {str(each.device) for each in asked}
+        requested = [each for each in taken(stack) if each.count]
+        assert sum(each.after for each in change.devices) == sum(each.count for each in requested)
+        assert {each.kind for each in change.devices} == {str(each.device) for each in requested}
         assert change.costs
-        assert (change.costs[0], str(change.costs[1])) == (Cost(), str(sum((each.cost for each in asked), Cost())))
+        assert (change.costs[0], str(change.costs[1])) == (Cost(), str(sum((each.cost for each in requested), Cost())))
 
 
 _KEYS = st.sampled_from(

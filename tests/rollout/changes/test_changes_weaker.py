@@ -1,4 +1,4 @@
-"""What a change weakens, in words: what is newly allowed, what is no longer asked, who may newly call what."""
+"""The sentences about a weakened environment: new permissions, dropped requirements, new grants."""
 
 import json
 from functools import cache
@@ -27,7 +27,7 @@ def gained(change: PermissionChange) -> list[str]:
     return [*change.weaker, *(f"newly lets {each.who} {each.action}: {each.models}" for each in change.grants)]
 
 
-def said(before: list[Object], after: list[Object]) -> list[str]:
+def sentences(before: list[Object], after: list[Object]) -> list[str]:
     return gained(permission_change(before, after))
 
 
@@ -61,7 +61,7 @@ def rule(*groups: str, models: tuple[str, ...] = ("*",)) -> Object:
     return {"name": "r", "groups": groups, "actions": ["infer"], "servers": ["*"], "models": models}
 
 
-def test_who_may_newly_call_what_is_told_by_caller_and_models() -> None:
+def test_new_permissions_to_call_are_listed_by_caller_and_models() -> None:
     before, after = tables([rule("a", models=("one",))], "one", "two"), tables([rule("a", "b")], "one", "two")
     assert permission_change(before, after).grants == (
         Grant("group a", "infer", "two of s, * of *", True),
@@ -82,8 +82,7 @@ def test_what_is_weaker_stands_first_and_never_under_a_tick() -> None:
     assert "no longer sends a probe in its gate" in text
 
 
-def test_what_was_taken_down_but_for_what_is_kept_comes_up_as_new() -> None:
-    """Its callers and ways through the network are nobody's that had none before."""
+def test_a_stack_of_which_only_kept_objects_remain_counts_as_new() -> None:
     before = [namespace(PROD)]
     after = [*before, *tables([rule("a")], "one")]
     change = stack_change("prod-east", before, after)
@@ -92,7 +91,7 @@ def test_what_was_taken_down_but_for_what_is_kept_comes_up_as_new() -> None:
 
 
 def test_nothing_is_weaker_nor_granted_by_a_change_of_names() -> None:
-    """Nor by another canary: each of them goes ahead of the rest."""
+    """A changed canary is not a weakened requirement either."""
     before = {**PROD, "servers": {"small": {"repository": {"writers": ["deployers"]}}}}
     after = {
         **PROD,
@@ -107,9 +106,9 @@ def test_nothing_is_weaker_nor_granted_by_a_change_of_names() -> None:
         "servers": {"fast": before["servers"]["small"]},
         "rollout": {**PROD["rollout"], "canary": "west"},
     }
-    assert said([namespace(before)], [namespace(after)]) == []
-    wider = {**after, "datasets": {"weights": {"writers": ["deployers", "everybody"]}}}
-    assert said([namespace(before)], [namespace(wider)]) == ["newly lets everybody write the dataset weights"]
+    assert sentences([namespace(before)], [namespace(after)]) == []
+    wider = {**after, "datasets": {"weights": {"writers": ["deployers", "all-users"]}}}
+    assert sentences([namespace(before)], [namespace(wider)]) == ["newly lets all-users write the dataset weights"]
 
 
 @cache
@@ -119,16 +118,16 @@ def objects_of(definition: str) -> list[Object]:
 
 
 @pytest.mark.parametrize("name", WIDER)
-def test_what_lets_somebody_do_more_is_said_and_the_way_back_is_not(name: str) -> None:
+def test_more_permissions_are_reported_and_the_opposite_change_is_not(name: str) -> None:
     before, after = (objects_of(edited_at(WIDER[name][key])) for key in ("before", "after"))
-    assert any(line.startswith(WIDER[name]["says"]) for line in said(before, after)), said(before, after)
-    assert said(after, before) == []
+    assert any(line.startswith(WIDER[name]["says"]) for line in sentences(before, after)), sentences(before, after)
+    assert sentences(after, before) == []
 
 
 def test_what_goes_or_comes_with_its_pods_weakens_nothing() -> None:
-    """A pool with its ways and its budget; a way by another name."""
+    """A pool with its network entries and budget, and a renamed network entry."""
     pool = {"servers/main/pools/third": {"loading": {"mode": "preload"}, "placement": {"kind": "cpu"}}}
     way = {"by": ["servers"], "cidr": "198.51.100.0/24"}
     for one, other in ((pool, {}), ({"network/reach/store": way}, {"network/reach/shop": way})):
         before, after = objects_of(edited_at(one)), objects_of(edited_at(other))
-        assert said(before, after) == said(after, before) == []
+        assert sentences(before, after) == sentences(after, before) == []

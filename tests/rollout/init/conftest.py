@@ -1,4 +1,4 @@
-"""What the tests of `tidegate init` share: this code in a git repository, and what people would run."""
+"""Shared by the tests of `tidegate init`: this code in a git repository, and the commands that people would run."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @dataclass(frozen=True)
 class Program:
-    """A repository of Tidegate, and a cache folder of its own, in which the tools are shared."""
+    """A repository of Tidegate, and a separate cache directory with shared tools."""
 
     repository: Path
     cache: Path
@@ -26,10 +26,8 @@ class Program:
     def tidegate(
         self, where: Path, *words: object, code: int = 0, python: str = sys.executable, **environment: str
     ) -> "subprocess.CompletedProcess[str]":
-        """Run the command in a folder, as somebody would who has no variable of the tests set.
-
-        It is that of the repository, or the one that another Python has installed.
-        """
+        """Run the command in a directory, without the variables of the tests. It is that of the repository, or the one
+        that another Python has installed."""
         more = {"TIDEGATE_CACHE": str(self.cache), "GIT_CONFIG_GLOBAL": os.devnull, **environment}
         if python == sys.executable:
             more["PYTHONPATH"] = str(self.repository)
@@ -41,7 +39,7 @@ class Program:
         return done
 
     def platform(self, where: Path, *options: str) -> Path:
-        """Write a platform as `tidegate init` does, and commit it."""
+        """Write a platform with `tidegate init`, and commit it."""
         self.tidegate(self.repository, "init", where, "--repository", self.repository, *options)
         commit(where, "our platform")
         return where
@@ -55,7 +53,7 @@ def commit(where: Path, message: str) -> str:
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
-    """This code, as it is now, in a repository with one commit."""
+    """This code in its present state, in a repository with one commit."""
     root = tmp_path_factory.mktemp("tidegate")
     made = Program(root / "repository", root / "cache")
     made.cache.mkdir()

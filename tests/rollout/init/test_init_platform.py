@@ -1,4 +1,4 @@
-"""A platform of your own: what `tidegate init` writes, and that every command works from there."""
+"""A platform from `tidegate init`, in which every command works."""
 
 import json
 import re
@@ -27,7 +27,7 @@ from .conftest import ROOT, Program, commit
 
 
 def installed(platform: Path) -> str:
-    """Install what a platform pins, as its requirements.txt has it, and return the Python that has it."""
+    """Install the requirements.txt of a platform, and return the Python that has it."""
     venv.create(platform / ".venv", with_pip=True)
     python = platform / ".venv/bin/python"
     install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", "requirements.txt"]
@@ -44,8 +44,8 @@ def test_a_platform_is_checked_rendered_committed_and_previewed(program: Program
     assert json.loads(first.stdout)["exitCode"] == 0
     assert f"{DEFINITION}: ok – 2 stacks (dev-lab, prod-main)" in program.tidegate(platform, "check").stdout
     assert "53 files written" in program.tidegate(platform, "render").stdout
-    said = program.tidegate(platform, "preview", "--base", "HEAD")
-    assert "with this program" in said.stderr
+    done = program.tidegate(platform, "preview", "--base", "HEAD")
+    assert "with this program" in done.stderr
     assert (platform / "build/preview.md").read_text("utf-8").startswith("**✅ ")
     assert git(platform, "status", "--short") == "", "what is made there is none of the repository's"
 
@@ -84,17 +84,17 @@ def test_every_command_without_a_cluster_works_where_the_pin_is_installed(progra
 
 @pytest.mark.thorough
 def test_an_upgrade_is_one_line_and_a_preview_says_what_it_changes(program: Program, tmp_path: Path) -> None:
-    """The base is rendered by the program that the base pins, not by the one that runs."""
+    """The version that the base pins renders the base, not the running version."""
     platform = program.platform(tmp_path / "platform")
     before = git(program.repository, "rev-parse", "HEAD")
     git(program.repository, "checkout", "--quiet", "-b", "newer")
     change(program.repository / "components/pods.py", "topology.kubernetes.io/zone", "example.com/rack")
     newer = commit(program.repository, "spread over racks")
     change(platform / "requirements.txt", before, newer)
-    said = program.tidegate(platform, "preview", "--base", "HEAD")
+    done = program.tidegate(platform, "preview", "--base", "HEAD")
     git(program.repository, "checkout", "--quiet", "main")
-    assert "with the Tidegate that it pins" in said.stderr
-    assert "topology.kubernetes.io/zone → example.com/rack" in said.stdout
+    assert "with the version that it pins" in done.stderr
+    assert "topology.kubernetes.io/zone → example.com/rack" in done.stdout
 
 
 def test_a_pin_that_cannot_be_installed_is_one_message(program: Program, tmp_path: Path) -> None:
@@ -102,31 +102,29 @@ def test_a_pin_that_cannot_be_installed_is_one_message(program: Program, tmp_pat
     change(platform / "requirements.txt", f"{program.repository.as_uri()}@", "file:///nowhere@")
     commit(platform, "where nothing is")
     change(platform / "requirements.txt", "file:///nowhere@", f"{program.repository.as_uri()}@")
-    said = program.tidegate(platform, "preview", "--base", "HEAD", code=1).stderr
-    assert "The Tidegate that the revision pins cannot be installed:" in said
-    assert "Traceback" not in said
+    done = program.tidegate(platform, "preview", "--base", "HEAD", code=1).stderr
+    assert "The Tidegate version that the revision pins cannot be installed:" in done
+    assert "Traceback" not in done
 
 
-def test_what_others_could_not_fetch_is_said(
+def test_a_revision_that_others_cannot_install_is_reported(
     program: Program, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = program.tidegate(program.repository, "init", tmp_path / "alone").stderr
-    assert "from a folder of this machine" in said
+    done = program.tidegate(program.repository, "init", tmp_path / "alone").stderr
+    assert "from a directory of this machine" in done
     assert f"git+{program.repository.as_uri()}@" in (tmp_path / "alone/requirements.txt").read_text("utf-8")
     git(tmp_path, "clone", "--quiet", str(program.repository), str(tmp_path / "clone"))
     (tmp_path / "clone/README.md").write_text("changed")
     monkeypatch.setattr(repository, "ROOT", tmp_path / "clone")
-    said = call("init", tmp_path / "changed", code=0).err
-    assert "this checkout has changes that are not committed" in said
+    done = call("init", tmp_path / "changed", code=0).err
+    assert "this checkout has uncommitted changes" in done
     revision = commit(tmp_path / "clone", "mine")
-    said = call("init", tmp_path / "mine", "--repository", "https://git.example.com/tidegate", code=0).err
-    assert (
-        said
-        == f"{revision[:10]} is on no branch of `origin`: push it, or nobody else can fetch what the platform pins.\n"
-    )
+    done = call("init", tmp_path / "mine", "--repository", "https://git.example.com/tidegate", code=0).err
+    assert done.startswith(f"warning: revision {revision[:10]} is on no branch of `origin`.")
+    assert done.count("\n") == 1
     shutil.rmtree(tmp_path / "clone/.git")
-    said = call("init", tmp_path / "none", code=1).err
-    assert "is no git checkout, so there is no revision that a platform could pin" in said
+    done = call("init", tmp_path / "none", code=1).err
+    assert "is not a git checkout, so it has no revision that a platform could pin" in done
     assert not (tmp_path / "none").exists()
 
 
@@ -157,11 +155,11 @@ def test_a_folder_with_something_in_it_is_refused_and_left_as_it_is(call: Call, 
     (tmp_path / "loop").symlink_to("loop")
     before = tree(tmp_path)
     ended = call("init", tmp_path / "there", code=2)
-    assert ended.err.startswith(f"{tmp_path / 'there'} is not empty: it holds notes.txt.\nNothing was written.")
-    assert "is no folder" in call("init", tmp_path / "there/notes.txt", code=2).err
-    assert "is no folder" in call("init", tmp_path / "loop", code=2).err
-    assert "lies in this checkout of Tidegate" in call("init", ROOT / "build/platform", code=2).err
-    assert call("init", "", code=2).err == "Name the folder to write, such as ../platform.\n"
+    assert ended.err.startswith(f"{tmp_path / 'there'} is not empty: it contains notes.txt.\nNothing was written.")
+    assert "is not a directory" in call("init", tmp_path / "there/notes.txt", code=2).err
+    assert "is not a directory" in call("init", tmp_path / "loop", code=2).err
+    assert "is in this checkout of Tidegate" in call("init", ROOT / "build/platform", code=2).err
+    assert call("init", "", code=2).err == "Name the directory to write to, such as ../platform.\n"
     assert tree(tmp_path) == before
 
 
@@ -173,12 +171,12 @@ def test_a_repository_that_was_just_made_is_written_into(call: Call, tmp_path: P
 
 @pytest.mark.parametrize("gpu", [None, "NVIDIA-A100-SXM4-80GB", "NVIDIA-A30", "NVIDIA-L4", "NVIDIA-Some-80GB"])
 def test_what_is_written_holds_as_it_stands(call: Call, tmp_path: Path, gpu: str | None) -> None:
-    said = call("init", tmp_path / "platform", *(("--gpu", gpu) if gpu else ()), code=0)
-    assert f"cd {tmp_path / 'platform'}\n  python3 -m venv .venv\n" in said.out
+    done = call("init", tmp_path / "platform", *(("--gpu", gpu) if gpu else ()), code=0)
+    assert f"cd {tmp_path / 'platform'}\n  python3 -m venv .venv\n" in done.out
     checked = call("check", tmp_path / "platform" / DEFINITION, code=0)
     assert "ok – 2 stacks" in checked.out
-    unknown = "Tidegate knows no GPU product NVIDIA-Some-80GB"
-    assert (unknown in said.err, unknown in checked.text) == (gpu == "NVIDIA-Some-80GB",) * 2
+    unknown = "memory of GPU product NVIDIA-Some-80GB"
+    assert (unknown in done.err, unknown in checked.text) == (gpu == "NVIDIA-Some-80GB",) * 2
     definition = read_definition(tmp_path / "platform" / DEFINITION)
     for stack in definition.stacks:
         (pool,) = stack.platform.servers[0].pools
@@ -191,7 +189,7 @@ def test_what_is_written_holds_as_it_stands(call: Call, tmp_path: Path, gpu: str
 
 def test_a_gpu_that_is_none_is_refused(call: Call, tmp_path: Path) -> None:
     ended = call("init", tmp_path / "platform", "--gpu", "NVIDIA-A100-MIG-1g.5gb", code=2)
-    assert ended.err.startswith("NVIDIA-A100-MIG-1g.5gb is no GPU product.\nSay the node label nvidia.com/gpu.product")
+    assert ended.err.startswith("NVIDIA-A100-MIG-1g.5gb is not a GPU product.\nSet the node label")
     assert not (tmp_path / "platform").exists()
 
 
@@ -216,7 +214,7 @@ def test_its_workflow_and_pipeline_are_the_previews_of_the_page_about_ci(tmp_pat
     ],
 )
 def test_an_address_is_one_that_pip_reads_and_holds_no_token(tmp_path: Path, address: str, pin: str | None) -> None:
-    with nullcontext() if pin else pytest.raises(CommandError, match="is no address that pip can fetch"):
+    with nullcontext() if pin else pytest.raises(CommandError, match="pip cannot install from the address"):
         write_repository(tmp_path / "it", ExitStatus(), repository=address)
     assert (tmp_path / "it").exists() == bool(pin)
     if pin:
@@ -226,7 +224,7 @@ def test_an_address_is_one_that_pip_reads_and_holds_no_token(tmp_path: Path, add
 
 
 def test_the_pulumi_program_is_the_installed_one(tmp_path: Path) -> None:
-    """Without an engine there is no configuration, for which it asks: so all that it imports was found."""
+    """Without an engine, the program fails at the missing configuration, so all its imports succeeded."""
     write_repository(tmp_path, ExitStatus())
     found = {**surroundings(), "PYTHONPATH": f"{ROOT}:{ROOT / 'contracts'}"}
     command = [sys.executable, "__main__.py"]

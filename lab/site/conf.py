@@ -1,4 +1,4 @@
-"""How Sphinx builds the site of the documentation from the Markdown of the repository: `make site`."""
+"""Sphinx' configuration for the site of the documentation: `make site`."""
 
 from typing import Any, Final
 
@@ -10,7 +10,7 @@ include_patterns = [
     "policies/eviction/README.md", "client/README.md", "charts/tidegate/README.md",
 ]  # fmt: skip
 root_doc = "docs/index"
-html_extra_path = ["root"]  # an index.html that leads to docs/index.html, for those who serve the site's root
+html_extra_path = ["root"]  # An index.html at the site's root that leads to docs/index.html.
 html_theme = "furo"
 html_title = "Tidegate"
 html_copy_source = html_show_sourcelink = html_show_sphinx = False
@@ -26,7 +26,7 @@ suppress_warnings = ["misc.highlighting_failure", "myst.header", "myst.xref_miss
 
 
 def setup(app: Any) -> None:
-    """Add the contents to the page where readers start, which has none where people read it in the repository."""
+    """Add the contents to the start page, which has none in the repository."""
 
     def read(_: Any, name: str, source: list[str]) -> None:
         if name == root_doc:

@@ -20,7 +20,7 @@ from stacks.validate import read_definition
 ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / "lab/demo/largest_first"
 SECTION = (
-    (ROOT / "docs/eviction.md").read_text("utf-8").partition("\n## A policy of your own\n")[2].partition("\n## ")[0]
+    (ROOT / "docs/eviction.md").read_text("utf-8").partition("\n## Write an eviction policy\n")[2].partition("\n## ")[0]
 )
 BLOCKS: list[tuple[str, str]] = re.findall(r"^```(\w+)\n(.*?)^```$", SECTION, re.DOTALL | re.MULTILINE)
 

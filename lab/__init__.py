@@ -1,1 +1,1 @@
-"""What shows, measures and tests the platform on one machine: local clusters and planes, demos, benchmarks, tools."""
+"""The platform on one machine: local clusters and data planes, demos, benchmarks, tools, and the site of the docs."""

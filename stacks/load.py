@@ -1,6 +1,6 @@
-"""Reads a definition file: YAML 1.2 values as a plain tree, and the line and column of each of them.
+"""Reads a definition file: YAML 1.2 values as a plain tree, with the line and column of each.
 
-Whatever is wrong with a file is a `DefinitionError`, never another exception. `stacks.reading` does the work.
+Every problem of a file raises a `DefinitionError`, never another exception. `stacks.reading` does the work.
 """
 
 from collections.abc import Sequence
@@ -15,22 +15,22 @@ from .reading.files import check_text, read_text, refuse
 from .reading.tree import Node, Reader, StopReading, kind_of, loader_of
 
 PathInTree = Sequence[str | int]
-At = Literal["key", "value"] | None  # Where a problem is shown; None where others say it.
+At = Literal["key", "value"] | None  # The place of a problem, or None for the document's default.
 
 _LOADER: Any = loader_of(getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 @dataclass(eq=False)
 class Document:
-    """A tree that knows where in a file its values stand: a whole file, or layers of its parts."""
+    """A tree with the positions of its values in a file: a whole file, or merged layers of its parts."""
 
     tree: dict[str, Any]
     file: str
     root: Node = field(repr=False)
-    shown_at: At = "key"  # Where problems are shown that do not say it.
+    shown_at: At = "key"  # The default place of problems.
 
     def node(self, path: PathInTree) -> tuple[Node, bool]:
-        """Return what is known of a value, or else of its nearest known ancestor; and whether it is there."""
+        """Return the node of a value, or of its nearest known ancestor, and whether the value exists."""
         node = self.root
         for step in path:
             below = node.parts.get(step)
@@ -40,52 +40,52 @@ class Document:
         return node, True
 
     def position(self, path: PathInTree) -> Position:
-        """Position of a key or list item, or of its nearest known ancestor."""
+        """Return the position of a key or list item, or of its nearest known ancestor."""
         return self.node(path)[0].key
 
     def value_position(self, path: PathInTree) -> Position:
-        """Position of a value, likewise."""
+        """Return the position of a value, or of its nearest known ancestor."""
         return self.node(path)[0].at
 
     def get(self, path: PathInTree) -> Any:
-        """The value at `path`, or None."""
+        """Return the value at `path`, or None."""
         value: Any = self.tree
         for step in path:
             value = member(value, step)
         return value
 
     def text(self, path: PathInTree) -> str | None:
-        """The scalar at `path` as it is written in its file (`26.10`, not 26.1); None for anything else."""
+        """Return the source text of the scalar at `path` (`26.10`, not 26.1), or None for anything else."""
         node, is_there = self.node(path)
         return node.text if is_there else None
 
     def path_text(self, path: PathInTree) -> str:
-        """The path in words for people: `servers[ondemand].pools[small].gpu`."""
+        """Return a path as `servers[ondemand].pools[small].gpu`."""
         return readable_path(self.tree, path)
 
     def problem(
         self, path: PathInTree, what: str, why: str = "", do: str = "", *, at: At = None, severity: Severity = "error"
     ) -> Problem:
-        """A problem with the value at `path`, for rules that look at more than one."""
+        """Return a problem of the value at `path`."""
         where = self.position(path) if (at or self.shown_at) == "key" else self.value_position(path)
         return Problem(where, self.path_text(path), what, why, do, severity)
 
 
 def frozen(tree: Any) -> Any:
-    """Return a plain tree with tuples for lists, which is what the typed model holds."""
+    """Return a plain tree with tuples instead of lists, which the typed model needs."""
     if isinstance(tree, dict):
         return {key: frozen(value) for key, value in tree.items()}
     return tuple(frozen(value) for value in tree) if isinstance(tree, list) else tree
 
 
 def load(path: Path | str) -> Document:
-    """Read a definition file; raise DefinitionError with every problem that stands in the way."""
+    """Read a definition file. Raises DefinitionError with every problem of its syntax."""
     file = str(path)
     return parse(read_text(file), file)
 
 
 def parse(text: str, file: str) -> Document:
-    """Read a definition from text in memory; `file` is the name that its positions and problems carry."""
+    """Read a definition from a text. `file` is the name in positions and problems."""
     text = text.removeprefix("\ufeff")
     check_text(text, file)
     reader = Reader(file)
@@ -95,21 +95,21 @@ def parse(text: str, file: str) -> Document:
         pass
     except yaml.MarkedYAMLError as error:
         reader.found.append(_syntax_problem(error, file))
-    except (yaml.YAMLError, ValueError, OverflowError) as error:  # PyYAML's own parser lets wild \U escapes through
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # PyYAML accepts \U escapes beyond Unicode.
         reader.found.append(Problem(file, "", "the file is not valid YAML", escaped(str(error))))
     root = reader.root
     if problems := reader.problems():
         raise DefinitionError(problems)
     if root is None or root.value is None:
-        refuse(file, "the file is empty", do="Write it, or take it from version control.")
+        refuse(file, "the file is empty", do="Write a definition, or restore it from version control.")
     if not isinstance(root.value, dict):
         what = f"a definition is a mapping of keys to values, but this is {kind_of(root.value)}"
-        refuse(root.at, what, do="Begin each line at the margin with a key and a colon, as in `servers:`.")
+        refuse(root.at, what, do="Start each line at the margin with a key and a colon, as in `servers:`.")
     return Document(root.value, file, root)
 
 
 def _syntax_problem(error: yaml.MarkedYAMLError, file: str) -> Problem:
-    """Return what the parser says, at the place where it gave up, and where it began what it could not read."""
+    """Return the parser's error, with the place where it failed, and the start of the value that it could not read."""
     mark = error.problem_mark or error.context_mark
     begun = error.context_mark if error.context_mark not in (None, mark) else None
     why = f"{error.context} that begins in line {begun.line + 1}." if begun and error.context else ""

@@ -1,11 +1,11 @@
-"""Lays a small part of a definition over another, by rules that a reader can hold in mind.
+"""Merges a layer of a definition into the layer below it, by these rules:
 
-1. A mapping is merged key by key.
-2. A list whose items have a `name` is merged by name: items of the same name are merged, new ones are added at the end.
-3. Anything else – a number, a text, a list without names, any list by an empty one – is replaced.
-4. `null` takes an inherited key away, so that its default holds again.
-5. An item with `remove: true` takes the inherited item of that name away.
-6. A mapping that changes its `kind` (or `mode`, `cloud`, or `engine`) is replaced as a whole.
+1. Mappings merge key by key.
+2. Lists of items with a `name` merge by name: items with the same name merge, and new items go to the end.
+3. Other values replace the inherited value: scalars, lists without names, and empty lists.
+4. `null` removes an inherited key, so its default applies again.
+5. An item with `remove: true` removes the inherited item with that name.
+6. A mapping with another `kind` (or `mode`, `cloud` or `engine`) replaces the inherited mapping.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -25,30 +25,30 @@ TAGS = ("kind", "mode", "cloud", "engine")
 
 @dataclass
 class Layers:
-    """Lays parts of a document over each other, and keeps what looks mistaken in them.
+    """Merges parts of a document, and collects their probable mistakes.
 
-    In what comes out each value stands where the uppermost layer has it; a key whose value is null, too.
+    Each value of the result has the position of the uppermost layer that sets it, even if it sets null.
     """
 
     document: Document
-    vain_removals: list[Problem] = field(default_factory=list)  # Items that are to be taken away, and are not there.
+    vain_removals: list[Problem] = field(default_factory=list)  # Items with `remove: true` that no layer has.
     _newcomers: dict[Position, tuple[str, list[str]]] = field(default_factory=dict)
 
     def laid(self, path: Path, keys: Collection[str], under: Document | None = None) -> Document:
-        """Return the part at a path, of its keys only these, laid over another one, or over nothing."""
+        """Return some keys of the part at a path, merged into another document, or alone."""
         node, _ = self.document.node(path)
         over = _mapping(node, {key: part for key, part in node.parts.items() if key in keys})
         laid = self.merged(under.root, over, path) if under else self._alone(over, path)
         return Document(laid.value, self.document.file, laid, shown_at="value")
 
     def advice(self, where: object) -> str:
-        """Return what to do about an item that is added to an inherited list: such a name may be mistyped."""
+        """Return a remedy for an item that is new in an inherited list, because its name can have a typo."""
         name, inherited = self._newcomers.get(where, ("", []))  # type: ignore[call-overload]
         do = f'"{name}" is new here: {did_you_mean(nearest(name, inherited))}'
-        return f"{do}Inherited are: {', '.join(inherited)}." if name else ""
+        return f"{do}Inherited names: {', '.join(inherited)}." if name else ""
 
     def merged(self, under: Node, over: Node, path: Path = ()) -> Node:
-        """Return `over` laid over `under`, by the rules above. Neither is changed."""
+        """Return `over` merged into `under`, by the rules above, without changing either."""
         if isinstance(under.value, dict) and isinstance(over.value, dict):
             if any(under.value.get(tag) != over.value[tag] for tag in TAGS if tag in under.value and tag in over.value):
                 return self._alone(over, path)
@@ -70,14 +70,14 @@ class Layers:
                     items[name] = self.merged(items[name], part, below)
                 else:
                     items[name] = self._alone(part, below)
-                    # What a mistyped item lacks further below is inherited, too.
+                    # The inherited item also has the missing keys further below.
                     lacking = [part, *(_below(part) if nearest(name, inherited) else ())]
                     self._newcomers |= {each.key: (name, inherited) for each in lacking if inherited}
             return _list(over, items.values())
         return self._alone(over, path)
 
     def _alone(self, node: Node, path: Path) -> Node:
-        """Return a value without what only takes something away: keys that are null, items with `remove: true`."""
+        """Return a value without keys that are null and items with `remove: true`."""
         parts = {}
         for step, part in node.parts.items():
             if isinstance(node.value, list) and isinstance(part.value, dict) and part.value.get(REMOVE) is True:
@@ -89,8 +89,8 @@ class Layers:
         return _mapping(node, parts) if isinstance(node.value, dict) else node
 
     def _in_vain(self, item: Node, path: Path) -> None:
-        what = f'"{item.value.get("name")}" is to be removed, and there is none to remove'
-        problem = self.document.problem((*path, REMOVE), what, do="Check the name, or take the item away.")
+        what = f'there is no inherited item "{item.value.get("name")}" to remove'
+        problem = self.document.problem((*path, REMOVE), what, do="Correct the name, or remove this item.")
         self.vain_removals.append(problem)
 
 
@@ -111,5 +111,5 @@ def _below(node: Node) -> Iterator[Node]:
 
 
 def _is_named(tree: Tree) -> bool:
-    """Say whether this is a list that merges by name; rules report a name that stands twice."""
+    """Return whether this is a list that merges by name."""
     return isinstance(tree, list) and all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in tree)

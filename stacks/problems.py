@@ -1,4 +1,4 @@
-"""What is said to people about a definition that cannot be used: where, what, why and what to do."""
+"""Problems of a definition, and their messages: where, what, why and what to do."""
 
 import difflib
 import json
@@ -14,7 +14,7 @@ from policies.guardrails.checking import printable
 _LONGEST_VALUE = 60
 _MOST_SHOWN = 200
 _LONGEST_LINE = 2_000
-_MOST_ALIKE = 6  # Places that a collapsed advisory names.
+_MOST_ALIKE = 6  # Places that a group of equal warnings names.
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_$-]+(?:\.[A-Za-z0-9_$-]+)*")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_$-]+")
 
@@ -22,27 +22,27 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_$-]+")
 Severity = Literal["error", "advisory"]
 
 escaped = printable
-"""A text on one line, with everything that a terminal could act on or would not show written as an escape."""
+"""Return a text on one line, with control and invisible characters as escapes."""
 
 
 class Position(NamedTuple):
-    """A place in a file; line and column count from 1, as editors do."""
+    """A place in a file. Line and column count from 1."""
 
     file: str
     line: int
     column: int
 
     def __str__(self) -> str:
-        """`file:line:column`, which terminals and editors make clickable."""
+        """Return `file:line:column`, which terminals and editors make clickable."""
         return f"{escaped(self.file)}:{self.line}:{self.column}"
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong (or, as an advisory, worth knowing), in words for the person who wrote the file.
+    """One problem of a definition, or a warning (severity `advisory`).
 
-    `where` is a position, a file's name alone where no line can be given, or None. `path` names the place inside the
-    definition (`servers[ondemand].pools[small].gpu.mig`) and is empty for the whole file.
+    `where` is a position, a file's name if no line is known, or None. `path` is the place inside the definition
+    (`servers[ondemand].pools[small].gpu.mig`), and is empty for the whole file.
     """
 
     where: Position | str | None
@@ -51,7 +51,7 @@ class Problem:
     why: str = ""
     do: str = ""
     severity: Severity = "error"
-    is_missing: bool = False  # Whether a key is wanted that is not there.
+    is_missing: bool = False  # Whether a required key is missing.
     rule: str = ""  # Name of the broken rule, if it is one of `rules`.
 
     def __post_init__(self) -> None:
@@ -61,11 +61,11 @@ class Problem:
 
     @property
     def file(self) -> str:
-        """The file this is about, or an empty text."""
+        """Return the file of the problem, or an empty string."""
         return self.where.file if isinstance(self.where, Position) else self.where or ""
 
     def __str__(self) -> str:
-        """The first line says where and what; indented lines say why and what to do."""
+        """Return the message: a line with where and what, and indented lines with why and what to do."""
         where = escaped(self.where) if isinstance(self.where, str) else str(self.where or "")
         what = f"advisory: {self.what}" if self.severity == "advisory" else self.what
         first = ": ".join(part for part in (where, escaped(self.path), escaped(what)) if part)
@@ -74,23 +74,23 @@ class Problem:
 
 
 class DefinitionError(Exception):
-    """A definition cannot be used; `problems` has every reason, in the order of the file."""
+    """A definition is not valid. `problems` has every reason, in the order of the file."""
 
     def __init__(self, problems: Iterable[Problem], outcome: str = "Correct the definition and run this again") -> None:
-        """Sort the problems; `outcome` ends the count line, and says what happened to the files."""
+        """Sort the problems. `outcome` ends the last line, and states the next step or what happened to the files."""
         self.problems = in_order(problems)
         self.outcome = outcome
         super().__init__(self.problems, outcome)
 
     def __str__(self) -> str:
-        """All problems, then a line that counts them."""
+        """Return all problems, and a line with their number."""
         shown_ones = self.problems[:_MOST_SHOWN]
         more = len(self.problems) - len(shown_ones)
         rest = [f"… and {more} more"] if more else []
         return "\n".join([*map(str, shown_ones), *rest, f"{self.summary()}. {self.outcome}."])
 
     def summary(self) -> str:
-        """`3 problems and 1 advisory in stacks/inference.yaml`."""
+        """Return `3 problems and 1 advisory in stacks/inference.yaml`."""
         errors = sum(problem.severity == "error" for problem in self.problems)
         advisories = len(self.problems) - errors
         counts = [count_of(errors, "problem")] if errors or not advisories else []
@@ -101,7 +101,7 @@ class DefinitionError(Exception):
 
 
 def in_order(problems: Iterable[Problem]) -> list[Problem]:
-    """The problems by position; those about a whole file come before those about its lines."""
+    """Return the problems by position. Those about a whole file come before those about its lines."""
 
     def key(problem: Problem) -> tuple[str, int, int]:
         at = problem.where
@@ -111,21 +111,21 @@ def in_order(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def shortened(text: str, longest: int = _LONGEST_VALUE) -> str:
-    """The text, or its beginning and an ellipsis when it is longer than a message should be."""
+    """Return a text, or its beginning and an ellipsis if it is longer than the limit."""
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def shown(value: Any) -> str:
-    """A value as it would stand in YAML, short enough for a message: text in quotes, `true`, `null`, numbers."""
+    """Return a value as YAML, short enough for a message: text in quotes, `true`, `null`, numbers."""
     if isinstance(value, str):
         return f'"{escaped(shortened(value))}"'
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 1_000:
-        return "a very long number"  # Python refuses to write such numbers out in decimal
+        return "a very long number"  # Python refuses to convert such numbers to decimal.
     return escaped(shortened(json.dumps(value, ensure_ascii=False, default=str)))
 
 
 def nearest(word: Any, choices: Iterable[str], cutoff: float = 0.6) -> str:
-    """Return the choice that `word` was meant to be, or an empty text; idle_seconds and idleSeconds count as one."""
+    """Return the choice most similar to `word`, or an empty string. idle_seconds and idleSeconds are equal here."""
     if not isinstance(word, str) or len(word) > 200:
         return ""
     plain: dict[str, str] = {}
@@ -140,18 +140,18 @@ def _folded(word: str) -> str:
 
 
 def did_you_mean(near: str) -> str:
-    """Return the question that names a nearest choice, and a space; nothing without one."""
+    """Return a question with the nearest choice, followed by a space, or an empty string without one."""
     return f"did you mean {shown(near)}? " if near else ""
 
 
 def listed(choices: Iterable[Any], most: int = 30) -> str:
-    """Choices in a row, for "one of: …" and "Keys here: …"."""
+    """Return choices separated by commas, for "one of: …" and "Keys here: …"."""
     words = [escaped(shortened(choice)) if isinstance(choice, str) else shown(choice) for choice in choices]
     return ", ".join(words[:most] + (["…"] if len(words) > most else []))
 
 
 def readable_path(tree: Any, path: Sequence[str | int]) -> str:
-    """A path in words: `servers[ondemand].pools[0].gpu`; list items that have a name are shown by it."""
+    """Return a path as `servers[ondemand].pools[0].gpu`, with the names of list items that have one."""
     out = ""
     for step in path:
         below = member(tree, step)
@@ -168,7 +168,7 @@ def readable_path(tree: Any, path: Sequence[str | int]) -> str:
 
 
 def member(tree: Any, step: str | int) -> Any:
-    """Return a mapping's value or a list's item; None where there is none."""
+    """Return a mapping's value or a list's item, or None."""
     if isinstance(tree, dict):
         return tree.get(step)
     if isinstance(tree, list) and isinstance(step, int) and 0 <= step < len(tree):
@@ -181,18 +181,18 @@ def _cut(line: str) -> str:
 
 
 def count_of(number: Any, noun: str) -> str:
-    """`1 entry`, `3 entries`."""
+    """Return `1 entry` or `3 entries`."""
     plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     return f"{number} {noun if number == 1 else plural}"
 
 
 def counted(things: Collection[object], noun: str) -> str:
-    """`1 stack`, `3 stacks`."""
+    """Return `1 stack` or `3 stacks`."""
     return count_of(len(things), noun)
 
 
 def advisory_text(advisories: Iterable[Problem]) -> str:
-    """A paragraph for each kind of advisory; those with the same reason and remedy are of one kind."""
+    """Return a paragraph for each group of warnings with the same reason and remedy."""
     kinds: dict[tuple[str, str], list[Problem]] = {}
     for problem in in_order(advisories):
         kinds.setdefault((problem.why, problem.do), []).append(problem)

@@ -1,4 +1,4 @@
-"""Says what pydantic found wrong in words for the person who wrote the file, at the line where it stands."""
+"""Turns pydantic's errors into problems with plain messages, at the line of the value."""
 
 import math
 import re
@@ -35,7 +35,7 @@ _BOUNDS = {
     "too_short": ("have at least", "min_length", "entry"),
     "too_long": ("have at most", "max_length", "entry"),
 }
-"""Type of an error → what must be, the name of the bound, and what it counts."""
+"""Type of an error → the requirement, the name of the bound, and its unit."""
 _YES = dict.fromkeys(("true", "yes", "on", "y"), "true") | dict.fromkeys(("false", "no", "off", "n"), "false")
 _NUMBER = {"int_type": r"[-+]?[0-9]{1,30}", "float_type": r"[-+]?[0-9]{1,30}(\.[0-9]{0,30})?"}
 
@@ -43,9 +43,9 @@ _NUMBER = {"int_type": r"[-+]?[0-9]{1,30}", "float_type": r"[-+]?[0-9]{1,30}(\.[
 def problems_from(
     error: ValidationError, document: Document, model: type[BaseModel], base: Sequence[str | int] = ()
 ) -> list[Problem]:
-    """Return every mistake that `model` finds in `document`, one problem each, in the order of the file.
+    """Return a problem for each error that `model` finds in `document`, in the order of the file.
 
-    `base` is the path of the validated part, when it was not the whole document.
+    `base` is the path of the validated part if it is not the whole document.
     """
     errors = [details for details in error.errors(include_url=False) if not _is_echo(details)]
     mistakes = _explained([_Mistake(details, model, tuple(base), document) for details in errors])
@@ -53,12 +53,12 @@ def problems_from(
 
 
 def _is_echo(details: Any) -> bool:
-    """Say whether a list is called too short only because pydantic does not count its faulty items."""
+    """Return whether a list is too short only because pydantic does not count its invalid items."""
     return details["type"] == "too_short" and bool(len(details["input"]) >= details["ctx"]["min_length"])
 
 
 class _Mistake:
-    """One of pydantic's errors, and what the model says of its place."""
+    """One of pydantic's errors, with the part of the model at its place."""
 
     def __init__(self, details: Any, model: Model, base: Path, document: Document) -> None:
         self.document = document
@@ -66,12 +66,12 @@ class _Mistake:
         self.message: str = details["msg"]
         self.value: Any = details["input"]
         self.context: dict[str, Any] = details.get("ctx") or {}
-        self.path = base  # Without the tags of choices, which pydantic names too.
+        self.path = base  # Without the tags of choices, which pydantic adds.
         self.hint = ""
-        self.parts: list[tuple[Path, Model]] = []  # Parts of the model on the way, outermost first, with their paths.
-        self.about_key = False  # Whether it is about a key that the author chose, and not about its value.
-        self.meant = ""  # The key that a mistyped one was meant to be.
-        self.tag, self.elsewhere = "", list[str]()  # Of a key that other parts of a choice have: their tags.
+        self.parts: list[tuple[Path, Model]] = []  # Parts of the model on the path, outermost first.
+        self.about_key = False  # Whether the error is about a free key of a mapping instead of its value.
+        self.meant = ""  # The known key that is most similar to a mistyped one.
+        self.tag, self.elsewhere = "", list[str]()  # The tags of other kinds that have the key.
         annotation: Any = model
         choices: dict[Path, Any] = {}
         loc = details["loc"]
@@ -88,7 +88,7 @@ class _Mistake:
                 self.hint = hint_of(annotation) or key.description if key else ""
             elif get_origin(kind) is dict and loc[number + 1 :] == ("[key]",):
                 annotation, self.about_key = get_args(kind)[0], True
-            else:  # an item of a list, a value of a mapping; a type that pydantic knows and we do not
+            else:  # An item of a list, a value of a mapping, or a type that only pydantic knows.
                 annotation = get_args(kind)[get_origin(kind) is dict] if get_args(kind) else None
             self.path = (*self.path, step)
             self.hint = hint_of(annotation) or self.hint
@@ -99,10 +99,10 @@ class _Mistake:
             self.tag = tag_of(parts) or ""
             self.elsewhere = [tag for tag, other in others.items() if self.tag and self.path[-1] in keys_of(other)]
         self.annotation = annotation
-        self.tags = tuple(branches(annotation))  # Of a choice whose tag is wrong or missing: all that there are.
+        self.tags = tuple(branches(annotation))  # All tags, if the tag is wrong or missing.
 
     def problem(self) -> Problem:
-        """Return the mistake as a problem: its place, what is wrong, and what to write instead."""
+        """Return the error as a problem."""
         path, last = self.path, str(self.path[-1]) if self.path else ""
         if self.type == "extra_forbidden":
             keys = keys_of(self.parts[-1][1]) if self.parts else {}
@@ -124,18 +124,18 @@ class _Mistake:
         return replace(self._at_key(self.path, about, f"{key} is missing", do), is_missing=True)
 
     def _at_value(self, what: str, why: str = "", do: str = "") -> Problem:
-        """Return a problem with the value; one of many lines is shown at its key, where one begins to read it."""
+        """Return a problem at the value, or at its key if the value is a list or a mapping."""
         at_key = self.about_key or isinstance(self.document.get(self.path), dict | list)
         if self.about_key:
             what = f"the key {shown(self.path[-1])}: {what}"
         return self.document.problem(self.path, what, why, do, at="key" if at_key else "value")
 
     def _key_advice(self) -> str:
-        """Say which key is meant, or that one belongs a level up or down: the usual slip of indentation."""
+        """Return the key that is meant, or the level above or below that has the key: a usual slip of indentation."""
         if self.elsewhere:
-            said = self.document.get((*self.path[:-1], self.tag))
-            this = f"{self.tag} is {said} here" if said else f"no {self.tag} is said here"
-            return f"it belongs to {self.tag}: {' or '.join(self.elsewhere)}, and {this}. "
+            kind = self.document.get((*self.path[:-1], self.tag))
+            this = f"{self.tag} is {kind} here" if kind else f"{self.tag} is not set here"
+            return f"it belongs to {self.tag}: {' or '.join(self.elsewhere)}, but {this}. "
         if self.meant or not self.parts:
             return did_you_mean(self.meant)
         word = str(self.path[-1])
@@ -175,7 +175,7 @@ class _Mistake:
         if near := nearest(value, choices):
             return did_you_mean(near).strip()
         if value is None:
-            return f"Write a value, or remove the line. {self.hint}".strip()
+            return f"Set a value, or remove the line. {self.hint}".strip()
         written = shown(value) if raw is None else raw
         if isinstance(value, bool | int | float) and (kind == "string_type" or written in choices):
             return self._refused(written) or f'quote it: "{escaped(shortened(written))}"'
@@ -188,13 +188,13 @@ class _Mistake:
         return self.hint
 
     def _refused(self, text: str) -> str:
-        """Return what would be wrong with a text in the place of the value; an empty text where it may stand there."""
+        """Return the error that a string in place of the value would have, or an empty string if it is valid."""
         try:
             TypeAdapter(self.annotation).validate_python(text)
         except ValidationError as error:
             first = error.errors()[0]
             own = first["msg"].removeprefix("Value error, ") if first["type"] == "value_error" else self.hint
-            return f"quotes alone do not help: {own or first['msg']}"
+            return f"quotes are not enough: {own or first['msg']}"
         return ""
 
     def _wrong_value(self) -> Problem:
@@ -229,7 +229,7 @@ class _Mistake:
 
 
 def _explained(mistakes: list[_Mistake]) -> list[_Mistake]:
-    """Name for each unknown key the one that was meant; drop that it is missing, and unknown keys of its kind."""
+    """Set the meant key of each unknown key. Drop the errors that follow from it."""
     missing = {each.path for each in mistakes if each.type == "missing"}
     explained: set[Path] = set()
     for each in mistakes:

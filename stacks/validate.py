@@ -1,7 +1,7 @@
-"""Turns a loaded document into the typed definition, or into every reason why it is none.
+"""Turns a loaded document into the typed definition, or reports every problem.
 
-The form comes first: keys, types and what concerns one item alone. Rules are asked of each stack whose form is right,
-and those that look at all stacks together once every form is.
+It checks the form first: keys, types and rules about one item. Then it applies rules to each stack with a valid form,
+and rules about all stacks together if every form is valid.
 """
 
 import re
@@ -28,9 +28,9 @@ Checked = TypeVar("Checked", bound=BaseModel)
 OVERLAID: Mapping[str, type[BaseModel]] = {"environments": Environment, "dataPlanes": DataPlane}
 
 Platforms = Mapping[tuple[str, str | None], tuple[Document, Platform | None]]
-"""Platforms with all overlays laid, None where their form is wrong, with what they were made of.
+"""Platforms after merging all overlays, or None if the form is not valid, each with its merged document.
 
-By the names of an environment and of a data plane that lays something over it, if one does.
+The key has the names of the environment and of the data plane, or None for a data plane without an overlay.
 """
 
 
@@ -43,7 +43,7 @@ HEADER_KEYS = _keys(Header)
 
 
 def read_definition(path: Path | str) -> Definition:
-    """Load and validate a definition and the `images.lock` beside it. Raises DefinitionError with every problem."""
+    """Load and validate a definition and the `images.lock` next to it. Raises DefinitionError with every problem."""
     document = load(path)
     problems: list[Problem] = []
     lock = ImagesLock()
@@ -61,7 +61,7 @@ def read_definition(path: Path | str) -> Definition:
 
 
 def validate(document: Document, lock: ImagesLock) -> Definition:
-    """Check a document and return the definition in it; raise DefinitionError with every problem found."""
+    """Check a document and return its definition. Raises DefinitionError with every problem."""
     unknown = [*_unknown_keys(document)]
     problems = [*unknown, *_names_twice(document, document.tree)]
     header = _checked(Header, _header_tree(document), document, problems)
@@ -72,7 +72,7 @@ def validate(document: Document, lock: ImagesLock) -> Definition:
     has_its_form = not problems
     of_header = rules.violations(rules.HEADER_RULES, header, document)
     problems += of_header
-    if not unknown:  # a mistyped key has consequences everywhere
+    if not unknown:  # Problems that follow from a mistyped key can be anywhere.
         problems += _of_stacks(definition)
     if has_its_form and not _errors(of_header):
         problems += rules.violations(rules.DEFINITION_RULES, definition)
@@ -86,14 +86,14 @@ def _errors(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def _once(problems: Iterable[Problem]) -> list[Problem]:
-    """Return each problem once, also where aliases lead to one place by several paths."""
+    """Return each problem once, even if YAML aliases lead to one place by several paths."""
     return [*{replace(problem, path=""): problem for problem in reversed([*problems])}.values()][::-1]
 
 
 def _of_stacks(definition: Definition) -> Iterator[Problem]:
-    """Yield what is wrong with stacks; of what stands in the common part also in which, where it is not in all.
+    """Yield the problems of stacks. Problems of several stacks that differ only in names and places are one problem.
 
-    What is wrong in several alike, but for their names and where overlays have it, is one problem.
+    A problem of the common part names its stacks if not all have it.
     """
     found: dict[Problem, dict[Problem, list[Stack]]] = {}
     for stack in definition.stacks:
@@ -104,13 +104,13 @@ def _of_stacks(definition: Definition) -> Iterator[Problem]:
             alike.setdefault(problem, []).append(stack)
     for of_any, alike in found.items():
         (problem, stacks), *others = alike.items()
-        is_told = problem.severity == "advisory" or replace(problem, where=None) != of_any
-        beside = ""
+        names_stack = problem.severity == "advisory" or replace(problem, where=None) != of_any
+        places = ""
         if others:
-            beside = f"Likewise in {listed(f'{each.name} ({it.where})' for it, more in others for each in more)}."
-        elif not (is_told or len(stacks) == len(definition.stacks) or _is_in_overlay(problem, definition.document)):
-            beside = f"Only in {listed(each.name for each in stacks)}."
-        yield replace(problem, why="\n".join(filter(None, (problem.why, beside))))
+            places = f"Likewise in {listed(f'{each.name} ({it.where})' for it, more in others for each in more)}."
+        elif not (names_stack or len(stacks) == len(definition.stacks) or _is_in_overlay(problem, definition.document)):
+            places = f"Only in {listed(each.name for each in stacks)}."
+        yield replace(problem, why="\n".join(filter(None, (problem.why, places))))
 
 
 def _is_in_overlay(problem: Problem, document: Document) -> bool:
@@ -120,8 +120,7 @@ def _is_in_overlay(problem: Problem, document: Document) -> bool:
 
 
 def _platforms(document: Document, problems: list[Problem]) -> Platforms:
-    """Lay the overlays of every environment and data plane; what is wrong in any of them is added to `problems`."""
-
+    """Merge the overlays of every environment and data plane. Adds the problems of any of them to `problems`."""
     layers = Layers(document)
     common = layers.laid((), PLATFORM_KEYS)
     environments = {
@@ -139,7 +138,7 @@ def _platforms(document: Document, problems: list[Problem]) -> Platforms:
                     sources[name, plane] = layers.laid(("dataPlanes", index), PLATFORM_KEYS, environments[name])
     hosted_names = {name for name, _ in sources}
     sources |= {(name, None): source for name, source in environments.items() if name not in hosted_names}
-    if not document.get(("environments",)):  # that lay what is missing
+    if not document.get(("environments",)):  # An environment could add missing keys.
         sources["", None] = common
     problems += layers.vain_removals
     found = {}
@@ -147,23 +146,23 @@ def _platforms(document: Document, problems: list[Problem]) -> Platforms:
     for key, source in sources.items():
         mistakes: list[Problem] = []
         found[key] = source, _checked(Platform, source.tree, source, mistakes)
-        new: list[str] = []  # Items whose name may be mistyped: all that they seem to lack is one mistake.
-        told: set[str] = set()
+        new: list[str] = []  # Items whose name can have a typo: all their missing keys are one problem.
+        given: set[str] = set()
         for problem in mistakes:
             advice = layers.advice(problem.where) if problem.is_missing else ""
             new += [f"{problem.path}."] if advice else []
-            is_told = advice in told or (problem.is_missing and problem.path.startswith(tuple(new)))
-            told |= {advice} if "did you mean" in advice else set()
-            if not is_told:
+            is_reported = advice in given or (problem.is_missing and problem.path.startswith(tuple(new)))
+            given |= {advice} if "did you mean" in advice else set()
+            if not is_reported:
                 every.append(replace(problem, do=advice or problem.do))
-    # Behind a mistyped key it is not found what overlays lie over, and they seem to lack the rest of it.
+    # Overlays of a part whose key has a typo seem to lack the keys of that part.
     is_mistyped = any(each.what.startswith("unknown key") for each in (*problems, *every))
     problems += (each for each in every if not (is_mistyped and each.is_missing and _is_in_overlay(each, document)))
     return found
 
 
 def _indexes(document: Document, section: str) -> dict[str, int]:
-    """Return where the items of a section stand, by name; the first of a name counts."""
+    """Return the indexes of the items of a section by name. The first item with a name counts."""
     items = document.tree.get(section)
     found: dict[str, int] = {}
     for index, item in enumerate(items if isinstance(items, list) else ()):
@@ -186,14 +185,14 @@ def _stacks(header: Header, platforms: Platforms) -> tuple[Stack, ...]:
 
 
 def _names_twice(document: Document, tree: Any, path: TreePath = ()) -> Iterator[Problem]:
-    """Report names that stand twice in one list: overlays could not tell the items apart."""
+    """Report names that one list has twice, because overlays merge items by name."""
     seen: set[str] = set()
     for step, item in tree.items() if isinstance(tree, Mapping) else enumerate(tree) if isinstance(tree, list) else ():
         name = item.get("name") if isinstance(tree, list) and isinstance(item, Mapping) else None
         if isinstance(name, str) and name in seen:
             section = str(path[-1]) if path else ""
             why = f"Both would be served at /v2/models/{name}." if section == "models" else ""
-            what, do = f'"{name}" stands twice in {section}', "Give each a name of its own."
+            what, do = f'{section} has the name "{name}" twice', "Rename one, or remove it."
             yield document.problem((*path, step, "name"), what, why, do, at="value")
         seen |= {name} if isinstance(name, str) else set()
         yield from _names_twice(document, item, (*path, step))
@@ -212,7 +211,7 @@ def _only(tree: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
 
 
 def _header_tree(document: Document) -> dict[str, Any]:
-    """Return the header's part of a document, without overlays and unknown keys, which are looked at elsewhere."""
+    """Return the header's part of a document, without overlays and unknown keys, which other functions check."""
     header = Layers(document).laid((), HEADER_KEYS).tree
     for section, model in OVERLAID.items():
         if isinstance(items := header.get(section), list):
@@ -221,9 +220,9 @@ def _header_tree(document: Document) -> dict[str, Any]:
 
 
 def _unknown_keys(document: Document) -> Iterator[Problem]:
-    """Report keys that may stand neither in the common part nor in an environment or data plane that overlays it.
+    """Report unknown keys of the common part, of environments and of data planes.
 
-    And those further below whose value is null: they take nothing away, and are gone before the form is looked at.
+    Also report unknown keys below them whose value is null: merging removes them before the form is checked.
     """
     yield from _unknown(document, document.tree, (), (Header, Platform))
     for section, model in OVERLAID.items():
@@ -235,7 +234,7 @@ def _unknown_keys(document: Document) -> Iterator[Problem]:
 def _unknown(
     document: Document, tree: Any, path: TreePath, models: Sequence[type[BaseModel]], *, nulls: bool = False
 ) -> Iterator[Problem]:
-    """Yield the keys of a part that no model has, and those below it whose value is null; with `nulls`, these alone."""
+    """Yield the unknown keys of a part, and those below it whose value is null. With `nulls`, yield only the latter."""
     if isinstance(tree, list):
         for index, item in enumerate(tree):
             yield from _unknown(document, item, (*path, index), models, nulls=True)

@@ -1,1 +1,1 @@
-"""The words that Tidegate's parts exchange, and nothing else."""
+"""Formats and names that Tidegate's parts share, and nothing else."""

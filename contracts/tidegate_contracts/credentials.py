@@ -1,4 +1,4 @@
-"""What a credential looks like: no object may hold one, and no message shows one."""
+"""Patterns of credentials: no object may contain one, and no message shows one."""
 
 import re
 from typing import Final
@@ -13,11 +13,11 @@ KNOWN: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
     ("a Slack token", re.compile(r"\bxox[abprs]-[A-Za-z0-9-]{10,}")),
     ("an NGC key", re.compile(r"\bnvapi-[A-Za-z0-9_-]{40,}")),
     ("a Hugging Face token", re.compile(r"\bhf_[A-Za-z0-9]{30,}\b")),
-    (  # A second start ends the first one's run: no run is read twice.
+    (  # A second start ends the first one's run, so no run is read twice.
         "a JSON web token",
         re.compile(r"\beyJ(?:[A-Za-z0-9_]|-(?!eyJ)){8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
     ),
-    (  # An image's digest is none.
+    (  # An image's digest is not one.
         "a password in an address",
         re.compile(r"(?<=[A-Za-z0-9+.-])://(?P<secret>[^\s/:@'\"]*:[^\s/@$'\"]{3,})@(?!sha[0-9]+:)"),
     ),
@@ -43,20 +43,20 @@ KNOWN: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
     ),
 )
 """Patterns of credentials. Previews mask a match, or only its group `secret` if it has one."""
-# A run without a host behind it is found as well, without the group: else each of its parts would read it again.
+# It also matches a run without a host, without the group. Otherwise each of its parts would read it again.
 _USERINFO = re.compile(r"(?<![^\s\"'=$])[^\s/:@'\"=$]+:[^\s/@$'\"]{3,}(?=(@(?!sha[0-9]+:))?)")
 
 
 def has_userinfo(text: str) -> bool:
-    """Say whether a text holds `name:password@` without a scheme, as programs take addresses of web proxies.
+    """Return whether a text has `name:password@` without a scheme, as programs accept addresses of web proxies.
 
-    The digest of an image is none.
+    The digest of an image does not count.
     """
     return any(found[1] for found in _USERINFO.finditer(text))
 
 
 def masked(text: str) -> str:
-    """Return a text with dots in place of each credential that a pattern finds, in time linear to its length."""
+    """Return a text with dots in place of each credential, in time linear to its length."""
     for _, pattern in KNOWN:
         text = pattern.sub(_mask, text)
     return _USERINFO.sub(lambda found: MASK if found[1] else found[0], text)

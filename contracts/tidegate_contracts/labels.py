@@ -1,4 +1,4 @@
-"""Labels of pods, and of what belongs to them, by which everybody finds them."""
+"""Labels of pods and their objects, used in selectors."""
 
 from typing import Final
 

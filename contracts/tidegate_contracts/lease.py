@@ -1,8 +1,8 @@
-"""Leases: what a holder (one pool of one proxy) and the eviction policy beside a server say to each other.
+"""Leases: the messages between a holder (one pool of one proxy) and the eviction policy of a server.
 
 HTTP with JSON bodies on `eviction_process.LEASE_PORT`. Each message carries `Authorization: Bearer` with the token that
-the kubelet gives a proxy's pod for `AUDIENCE`. docs/eviction.md has the rules. Sizes are bytes, times are
-seconds: a holder counts a lease from when it asked, the policy from when it granted, both by monotonic clocks.
+the kubelet gives a proxy's pod for `AUDIENCE`. docs/eviction.md has the rules. Sizes are bytes, times are seconds. A
+holder counts a lease from its request, the policy from its grant, both by monotonic clocks.
 """
 
 import re
@@ -19,10 +19,10 @@ RELEASE_PATH: Final = "/v1/leases/release"
 MODELS_PATH: Final = "/v1/models"
 """GET: `Listing`."""
 AUDIENCE: Final = "tidegate-leases"
-"""The audience of a proxy's token: no other service accepts it."""
-BUSY_SECONDS: Final = 300.0  # So far back a listing counts who was refused as busy.
+"""The audience of a proxy's token. No other service accepts it."""
+BUSY_SECONDS: Final = 300.0  # Period for which a listing counts refusals as busy.
 MOST_BUSY: Final = 100
-RENEWALS_PER_LEASE: Final = 3  # A holder renews so many times within a lease, so that one lost message loses nothing.
+RENEWALS_PER_LEASE: Final = 3  # A holder renews so many times within a lease, so that losing one message is harmless.
 
 Seconds = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=0, le=MOST_NUMBER)]
@@ -33,81 +33,81 @@ _MOST_OF_A_POD = 48
 
 
 def holder_name(pod: str, suffix: str) -> str:
-    """Return the name of a holder in a pod; `suffix` (at most 15 characters, no dot) tells the pod's holders apart."""
+    """Return the name of a holder in a pod. `suffix` (at most 15 characters, no dot) differs between its holders."""
     return f"{_NOT_OF_A_NAME.sub('-', pod)[:_MOST_OF_A_POD]}.{suffix}"
 
 
 def is_holder_of(pod: str, holder: str) -> bool:
-    """Tell whether `holder_name` makes this name for a pod."""
+    """Return whether `holder_name` makes this name for a pod."""
     return holder == holder_name(pod, holder.rpartition(".")[2])
 
 
 class State(StrEnum):
-    """Where a model is at a replica."""
+    """The state of a model at a replica."""
 
     UNKNOWN = "unknown"
-    """The pool has no such model, or has it no longer; no lease on it is granted."""
+    """The pool has no such model, or has it no longer. It grants no lease on it."""
     COLD = "cold"
-    """The pool has it, and it takes no memory."""
+    """The pool has it, and it uses no memory."""
     QUEUED = "queued"
-    """It is wanted, and waits for room, for its turn, for the end of a back-off, or for the server."""
+    """It is needed, and waits for memory, its turn, the end of a back-off, or the server."""
     LOADING = "loading"
-    """The server loads it, once for all callers that wait; its room is taken from the first moment on."""
+    """The server loads it, once for all waiting callers. Its memory is reserved from the start."""
     RESIDENT = "resident"
-    """It is loaded: leases are granted at once."""
+    """It is loaded. Leases are granted at once."""
     DRAINING = "draining"
-    """It is loaded, and is unloaded when its last lease has ended; no new one is granted."""
+    """It is loaded, and is unloaded when its last lease has ended. No new one is granted."""
     UNLOADING = "unloading"
-    """The server was told to unload it and has not confirmed it yet; its room is still taken."""
+    """The server has to unload it and has not confirmed it yet. Its memory is still in use."""
     FREEING = "freeing"
-    """The server has unloaded it, but its memory was not seen to be back yet; its room is still taken."""
+    """The server has unloaded it, but its memory has not been freed yet, as far as measured."""
     QUARANTINED = "quarantined"
-    """It failed to load too often: it is not loaded again until it changes, or the policy restarts."""
+    """It failed to load too often. It is not loaded again until it changes, or the policy restarts."""
 
 
 IN_MEMORY: Final[tuple[str, ...]] = (State.RESIDENT, State.DRAINING, State.LOADING, State.UNLOADING, State.FREEING)
-"""The states in which a model takes room."""
+"""The states in which a model uses memory."""
 
 
 class Acquire(Message):
-    """Asks for a lease on a model; a cold one is loaded first, once for all callers that wait."""
+    """Requests a lease on a model. A cold one is loaded first, once for all waiting callers."""
 
     holder: Holder
     model: ModelName
     wait_seconds: Seconds | None = None
-    """How long to wait at most; never longer than the pool's own bound, which counts without it."""
+    """Longest wait, at most the pool's own limit, which is the default."""
     room_seconds: Seconds | None = None
-    """How long of that to wait until there is room; the load itself is waited for all the same."""
+    """Part of the wait until memory is free. The wait for the load itself does not count."""
     spare: bool | None = None
-    """Only if it takes nothing from others: there is room beside what is waited for, and nothing is evicted for it."""
+    """Grant it only if that affects no others: memory is free beyond what they wait for, and nothing is evicted."""
 
 
 class Granted(Message):
-    """200. The model is resident, and stays for `lease_seconds` from when the holder asked."""
+    """200. The model is resident, and stays for `lease_seconds` from the holder's request."""
 
     outcome: Literal["granted"] = "granted"
-    incarnation: str  # Which start of the policy and its server this lease belongs to: of another one, it is void.
+    incarnation: str  # The start of policy and server to which this lease belongs. In any other, it is void.
     lease_seconds: Seconds
     versions: tuple[int, ...]
-    waited_seconds: Seconds = 0.0  # What of the time was waiting for the load.
+    waited_seconds: Seconds = 0.0  # Time that was spent waiting for the load.
     serial: Annotated[int, Field(ge=0)] = 0
-    """Greater than that of every earlier grant of this incarnation, for a `Release` to name; 0: there is none."""
+    """Greater than that of every earlier grant of this incarnation, for a `Release` to name. 0 means none."""
 
 
 BusyReason = Literal[
     "no-room", "queued", "loading", "draining", "unloading", "freeing", "load-failed", "restarting", "server-away",
     "leaving",
 ]  # fmt: skip
-"""Why: there is no room · the model waits for its turn · it is being loaded, or unloaded first · its load failed and is
-tried again later · the server is restarted, or not there · the replica leaves."""
+"""Causes: no memory is free. The model waits for its turn, is being loaded, or is unloaded first. Its load failed and
+is retried later. The server restarts, or is absent. The replica leaves."""
 
 
 class Busy(Message):
-    """503: there is no room now, or the load takes longer than the wait. `retry_after` is when it may succeed."""
+    """503: no memory is free now, or the load takes longer than the wait. `retry_after` is when a retry can succeed."""
 
     outcome: Literal["busy"] = "busy"
     retry_after: Seconds
-    reason: BusyReason | None = None  # None of an older policy.
+    reason: BusyReason | None = None  # None from an older policy.
     why: str
 
 
@@ -119,7 +119,7 @@ class Unknown(Message):
 
 
 class TooLarge(Message):
-    """507: the model needs more than the slice has, whatever is evicted."""
+    """507: the model needs more memory than the slice has, whatever is evicted."""
 
     outcome: Literal["too-large"] = "too-large"
     needed_bytes: int
@@ -128,7 +128,7 @@ class TooLarge(Message):
 
 
 class Quarantined(Message):
-    """424: the model failed to load too often; it is not loaded again until it changes, or the policy restarts."""
+    """424: the model failed to load too often. It is not loaded again until it changes, or the policy restarts."""
 
     outcome: Literal["quarantined"] = "quarantined"
     why: str
@@ -140,15 +140,15 @@ STATUS: Final = {"granted": 200, "busy": 503, "unknown": 404, "too-large": 507, 
 
 
 class Use(Message):
-    """How a holder uses a model."""
+    """A holder's use of a model."""
 
     in_flight: Count
-    idle_seconds: Seconds  # Since the last request came or ended; 0 while one is under way.
-    requests: Count = 0  # Since the last renewal: how often a model is used.
+    idle_seconds: Seconds  # Since the last request began or ended. 0 while one is in progress.
+    requests: Count = 0  # Since the last renewal: the frequency of use.
 
 
 class Renew(Message):
-    """Renews all leases of a holder at one replica; also sent without any, to learn what is resident."""
+    """Renews all leases of a holder at one replica. Also sent without any, to get the resident models."""
 
     holder: Holder
     incarnation: str = ""
@@ -156,12 +156,12 @@ class Renew(Message):
 
 
 class Renewed(Message):
-    """200. Every lease that is not lost lives for `lease_seconds` from when the holder asked."""
+    """200. Every lease that is not lost is valid for `lease_seconds` from the holder's request."""
 
     incarnation: str
     lease_seconds: Seconds
-    lost: tuple[str, ...] = ()  # Models whose lease is void: ask anew before the next request.
-    resident: tuple[str, ...] = ()  # Models that a lease is had on at once.
+    lost: tuple[str, ...] = ()  # Models whose lease is void: acquire a new one before the next request.
+    resident: tuple[str, ...] = ()  # Models with an immediate lease.
     accepts: bool = True
 
 
@@ -172,7 +172,7 @@ class Release(Message):
     incarnation: str = ""
     models: tuple[ModelName, ...]
     serials: dict[ModelName, int]
-    """Of the latest grants. The message may come late: it does not end a lease that was granted since.
+    """Of the latest grants. The message can arrive late, and must not end a lease that was granted since.
 
     A model without a serial here keeps its lease."""
 
@@ -190,31 +190,31 @@ class Listed(Message):
 
     model: str
     state: State
-    state_seconds: float | None = None  # How long it has been in this state.
+    state_seconds: float | None = None  # Time in this state.
     why: str = ""
-    failed_seconds: float | None = None  # How long ago its last load failed; None where none did since it was loaded.
-    failed_why: str = ""  # Why that failed.
+    failed_seconds: float | None = None  # Time since its last load failed. None if none failed since it was loaded.
+    failed_why: str = ""  # The cause of that failure.
     footprint_bytes: int | None = None
     footprint_from: Literal["declared", "measured", "estimated", "unknown"] = "unknown"
-    idle_seconds: float | None = None  # Since its last use; None if it was not used since it is resident.
+    idle_seconds: float | None = None  # Since its last use. None if it was not used since it became resident.
     evictable_in: float | None = None
-    """Seconds until it may be evicted; None where it may not be, or there is nothing to evict."""
+    """Seconds until it can be evicted. None if it cannot be, or is not loaded."""
     pinned: bool = False
     versions: tuple[int, ...] = ()
     leases: tuple[LeaseOf, ...] = ()
     waiters: int = 0
     busy: int = 0
-    """How often it was busy in the last `BUSY_SECONDS`, `MOST_BUSY` at most; proxies ask once for many calls."""
+    """Refusals as busy in the last `BUSY_SECONDS`, at most `MOST_BUSY`. Proxies send one request for many calls."""
     no_room_seconds: float | None = None
-    """How long ago its callers were first refused for want of room, if it was not loaded since, and the last of them
-    within `BUSY_SECONDS`; each time it is queued for a moment, and cold again."""
+    """Time since its callers were first refused for lack of memory. None if it was loaded since, or if the last refusal
+    is older than `BUSY_SECONDS`. Each time it is queued for a moment, and then cold again."""
 
 
 class Room(Message):
-    """A slice's memory, and the eviction policy that keeps it."""
+    """A slice's memory, and the eviction policy that manages it."""
 
     policy: str
-    pod: str = ""  # Where that is.
+    pod: str = ""  # The policy's pod.
     capacity_bytes: int
     resident_bytes: int
     loading_bytes: int
@@ -224,7 +224,7 @@ class Room(Message):
 
 
 class Listing(Room):
-    """What sits in a slice now."""
+    """The contents of a slice."""
 
     incarnation: str
     models: tuple[Listed, ...]

@@ -1,6 +1,6 @@
 """The manifest of a registered model version: every file of its repository entry, with its digest.
 
-The client writes it as an artifact beside the entry when it registers a version, and tags the version with the
+The client writes it as an artifact next to the entry when it registers a version. It tags the version with the
 manifest's own digest, which the registry's artifact store cannot change. Field names on the wire are camelCase.
 """
 
@@ -16,12 +16,12 @@ from .message import Message
 
 VERSION: Final = 1
 ENTRY_VERSION: Final = "1"
-"""The folder of the version within a registered entry, whatever number the registry gives to the version."""
+"""The directory of the version within a registered entry, whatever number the registry gives to the version."""
 BESIDE: Final = ".entry"
-"""Folder in a published version with the files of its entry that are not of the version folder. Triton reads nothing
-there but what the configuration names."""
+"""Directory in a published version for the files of its entry outside the version's directory. Triton reads only those
+that the configuration names."""
 PUBLISHED_MANIFEST: Final = ".manifest.json"
-"""File in a published version's folder: the manifest of its entry, by which a copy of the version is proved."""
+"""File in a published version's directory: the manifest of its entry, which proves a copy of the version."""
 _STEP = re.compile(r"(?!\.{1,2}(/|$))[^/\\\x00-\x1f\x7f]+")
 
 
@@ -32,7 +32,7 @@ class ManifestFile(Message):
     size: Annotated[int, Field(ge=0)]
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     executable: Literal[True] | None = None
-    """Whether the file may be run, as the Python backend runs a model's own stub. Object stores keep no file modes."""
+    """Whether the file is executable, such as a Python model's own stub. Object stores keep no file modes."""
 
     @model_validator(mode="after")
     def _path_stays_inside(self) -> Self:
@@ -45,42 +45,42 @@ class Manifest(Message):
     """`manifest.json`: the files, in the order of their paths."""
 
     version: Literal[1] = VERSION
-    model: str  # Name of the model, which is the name of the entry's folder.
+    model: str  # Name of the model and of the entry's directory.
     files: tuple[ManifestFile, ...]
 
     @model_validator(mode="after")
     def _files_stand_once_in_order(self) -> Self:
         paths = [file.path for file in self.files]
         if paths != sorted(set(paths)):
-            raise ValueError("files stand in the order of their paths, and each once")
+            raise ValueError("files must be in the order of their paths, each once")
         return self
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """Total bytes of all files."""
         return sum(file.size for file in self.files)
 
     def digest(self) -> str:
-        """Return the SHA-256, in hexadecimal, of the canonical form: the same content is the same digest."""
+        """Return the SHA-256, in hexadecimal, of the canonical form: the same content has the same digest."""
         return hashlib.sha256(self.canonical()).hexdigest()
 
     def canonical(self) -> bytes:
-        """Return the bytes that `manifest.json` has: JSON with sorted keys and no white space, UTF-8."""
-        said = self.model_dump(by_alias=True, mode="json", exclude_none=True)
-        return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+        """Return the bytes of `manifest.json`: JSON with sorted keys and no white space, UTF-8."""
+        fields = self.model_dump(by_alias=True, mode="json", exclude_none=True)
+        return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def published_path(path: str, number: int | str) -> str:
-    """Return where an entry's file lies once it is published as version `number`: all in one folder, for one rename."""
+    """Return the path of an entry's file in published version `number`: all in one directory, for one rename."""
     first, _, rest = path.partition("/")
     return f"{number}/{rest}" if first == ENTRY_VERSION and rest else f"{number}/{BESIDE}/{path}"
 
 
 def is_inside(path: str) -> bool:
-    """Tell whether a relative path stays where it begins: no empty step, no `.` or `..`, no control characters."""
+    """Return whether a relative path stays inside: no empty step, no `.` or `..`, no control characters."""
     return all(_STEP.fullmatch(step) for step in path.split("/"))
 
 
 def make_manifest(model: str, files: Sequence[ManifestFile]) -> Manifest:
-    """Return the manifest of these files, in whatever order they come."""
+    """Return the manifest of these files, in any order."""
     return Manifest(model=model, files=tuple(sorted(files, key=lambda file: file.path)))

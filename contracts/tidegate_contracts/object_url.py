@@ -1,4 +1,4 @@
-"""The URL of a repository in an object store, as Triton writes it."""
+"""URLs of repositories in object stores, as Triton writes them."""
 
 import os
 import re
@@ -14,17 +14,17 @@ _ENDPOINT = re.compile(r"(?P<scheme>https?://)?(?P<host>[^/]+:\d+)/(?P<path>.*)"
 
 @dataclass(frozen=True)
 class ObjectUrl:
-    """Where in which object store a repository lies."""
+    """The place of a repository in an object store."""
 
     scheme: str  # `s3`, `gs` or `as`.
     bucket: str
-    folders: tuple[str, ...]  # One below the other; none for a whole bucket.
-    endpoint: str = ""  # Of an S3 that is not Amazon's.
+    folders: tuple[str, ...]  # Nested, from the root. Empty for a whole bucket.
+    endpoint: str = ""  # Of an S3 store outside Amazon.
     account: str = ""  # Of Azure.
 
 
 def parsed(url: str) -> ObjectUrl:
-    """Return what a URL says; raises ValueError for what is none of `FORMS`."""
+    """Return the parts of a URL. Raises ValueError if it has none of the `FORMS`."""
     scheme, _, rest = url.partition("://")
     endpoint = ""
     if (found := _ENDPOINT.fullmatch(rest)) and scheme == "s3":
@@ -32,13 +32,13 @@ def parsed(url: str) -> ObjectUrl:
     parts = [part for part in rest.split("/") if part]
     account = parts.pop(0).partition(".")[0] if scheme == "as" and parts else ""
     if scheme not in ("s3", "gs", "as") or not parts or "@" in rest or urlsplit(f"//{rest}").query:
-        raise ValueError(f"that is no URL of a repository in an object store: write {FORMS}")
+        raise ValueError(f"this is not the URL of a repository in an object store. Use {FORMS}")
     return ObjectUrl(scheme, parts[0], tuple(parts[1:]), endpoint, account)
 
 
 def open_store(place: ObjectUrl, folders: tuple[str, ...], **options: Any) -> Any:
-    """Return obstore's client for some folders of a repository; `options` are obstore's own. It sends no request."""
-    from obstore.store import AzureStore, GCSStore, S3Store  # some MB, of no use for those who only read URLs
+    """Return obstore's client for some folders of a repository, with obstore's own `options`. It sends no request."""
+    from obstore.store import AzureStore, GCSStore, S3Store  # some MB, which callers that only parse URLs do not need
 
     options["prefix"] = "/".join(folders) or None
     if place.scheme == "gs":

@@ -1,6 +1,6 @@
-"""Which replica of a pool is asked for a lease, and in which order: by proxies, and by the eviction policy's simulator.
+"""The order in which to request leases at the replicas of a pool, for proxies and the eviction policy's simulator.
 
-Pure functions of what every proxy sees, so that proxies agree without talking.
+Pure functions of data that every proxy sees, so that proxies agree without communication.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,22 +9,22 @@ from typing import NamedTuple
 
 from .lease import State
 
-ALIKE_SECONDS = 1.0  # Seconds that make no difference between two replicas which are to be waited for.
-TOGETHER_SECONDS = 1.0  # Calls that a proxy gets within these ask for a lease together: one wait counts for all.
+ALIKE_SECONDS = 1.0  # Difference between two waits that does not matter.
+TOGETHER_SECONDS = 1.0  # Calls within so many seconds share a proxy's request for a lease, and its wait.
 
 
 class NotNow(NamedTuple):
-    """Why a lease cannot be had at a replica for now; of several the smallest counts."""
+    """Why a replica grants no lease now. Of several, the smallest counts."""
 
-    silent: bool  # Whether its policy gave no answer.
+    silent: bool  # Whether its policy did not respond.
     retry_after: float
     why: str
-    reason: str = ""  # In one word.
+    reason: str = ""  # One word.
     replica: str = ""
 
 
 def weight(replica: str, key: bytes) -> bytes:
-    """Return the weight of a replica, by its name, for a key: the largest one wins, at every proxy.
+    """Return the weight of a replica, by its name, for a key. The largest wins, at every proxy.
 
     Rendezvous hashing: Thaler and Ravishankar, IEEE/ACM TON 6(1), 1998.
     """
@@ -32,18 +32,20 @@ def weight(replica: str, key: bytes) -> bytes:
 
 
 def ranked(model: str, names: Iterable[str]) -> list[str]:
-    """Return replicas, the one where the model belongs first: one replica more or less moves one in N of the models."""
+    """Return replicas by rank for a model, the best first. One replica more or less moves one in N of the models."""
     key = model.encode()
     return sorted(names, key=lambda name: weight(name, key), reverse=True)
 
 
 def next_ask(replicas: int, refusals: Sequence[NotNow]) -> tuple[int, float | None] | None:
-    """Return which of so many replicas, the best one first, is asked next, after these refusals: its place, and for how
-    many seconds it may have the caller wait for room (None: for the pool's own bound). None: no further one is.
+    """Return where to request a lease next, after these refusals, given the number of replicas, the best one first.
 
-    Each is asked for room that is there now; where none has any, the one that has it soonest is asked to wait: of those
-    within a second the best one. None is asked after one that loads the model for longer than its callers wait: another
-    would load it as long, and send others away for it.
+    The result is the replica's number, and for how many seconds its policy may wait for memory (None: the pool's own
+    limit). None means that no replica is left.
+
+    Each replica first gets a request for memory that is free now. If none has any, the one with the shortest wait gets
+    a request that waits. Of those within a second, the best replica gets it. If a replica is loading the model for
+    longer than its callers wait, no further one gets a request. It would take as long, and evict other models.
     """
     asked = len(refusals)
     if refusals and refusals[-1].reason == State.LOADING:

@@ -1,7 +1,7 @@
-"""The routing table: which servers, pools and models there are, and who may use them.
+"""The routing table (servers, pools and models) and the access table.
 
-The stack definition produces it, a ConfigMap carries it, the proxy follows it. Field names on the wire are camelCase.
-Unknown fields are refused, so that a table of a newer version is not half understood.
+The stack definition produces them, a ConfigMap carries them, the proxy follows them. Field names on the wire are
+camelCase. Unknown fields are refused, because a proxy must not half understand a newer table.
 """
 
 from collections import Counter
@@ -17,34 +17,34 @@ VERSION: Final = 1
 
 Action = Literal["infer", "inspect"]
 API_KEYS: Final = "api-keys"
-DOMINO: Final = "domino"  # The sources of identities that are no issuers of tokens, in access rules.
+DOMINO: Final = "domino"  # With API_KEYS, the sources of identities that are not issuers of tokens.
 
 Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9_:][A-Za-z0-9_:-]{0,62}(\.[A-Za-z0-9_:-]{1,63})*\.?$", max_length=253)]
-"""A name that can be looked up, or an address."""
+"""A DNS name, or an address."""
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 
 class Pool(Message):
-    """Replicas of one server on one kind of slice; `host` is the headless Service that lists them."""
+    """Replicas of one server on one kind of slice. `host` is the headless Service that lists them."""
 
     name: str
     host: Host
-    """Its addresses come and go with readiness. A pod whose eviction policy crashed leaves it for up to five minutes
-    (the kubelet's back-off) while its server still answers: so an address is kept for as long as it answers."""
+    """Its addresses change with readiness. A pod whose eviction policy crashed leaves it for up to five minutes (the
+    kubelet's back-off) while its server still responds. So the proxy keeps an address for as long as it responds."""
     http_port: Port
-    grpc_port: Port | None = None  # Only kinds of servers that speak KServe v2 have one.
+    grpc_port: Port | None = None  # Only for kinds of servers that speak KServe v2.
     grpc_tls: bool = False
     live_path: Annotated[str, Field(pattern=PATH_PATTERN)] | None = None
-    """Where a replica answers 200 for as long as it is not hung, where that is elsewhere than its kind has it."""
+    """The path at which a replica returns 200 unless it hangs. Default: the path of its kind."""
     loading: Literal["preload", "on-demand"]
-    empty: bool | None = None  # Whether it is meant to have no replica now: then nobody is told that it has none.
+    empty: bool | None = None  # Whether it is meant to have no replica now, which is then not reported.
     wake_seconds: Annotated[int, Field(ge=1)] | None = None
-    """It may have no replica while nobody calls, and a call brings one: so long it waits for that."""
-    lease_port: Port | None = None  # Port of the eviction policy beside each replica; only on-demand pools have one.
+    """The pool can have no replica while it gets no calls. A call that brings one waits for at most so long."""
+    lease_port: Port | None = None  # Port of the eviction policy of each replica. Only for on-demand pools.
 
 
 class Server(Message):
-    """One logical inference server; `kind` names the contract it speaks."""
+    """One logical inference server. `kind` names its protocol."""
 
     name: str
     kind: str
@@ -64,7 +64,7 @@ class VersionShare(Message):
 
 
 class ServedModel(Message):
-    """Where a model is served, and which versions get how much of its traffic; by default, the newest alone."""
+    """The place of a model, and the shares of its versions. By default, only the newest version gets traffic."""
 
     name: str
     server: str
@@ -73,13 +73,13 @@ class ServedModel(Message):
     alias: str | None = None
     footprint_bytes: int | None = None
     served_names: tuple[str, ...] | None = None
-    """Further names by which it can be called, where the request's body names it: `openai.is_served_name`."""
+    """Other names for calls, if the request's body names the model: `openai.is_served_name`."""
 
 
 class Model(ServedModel):
-    """What the proxy is told of a model in one pool of its server.
+    """The proxy's entry of a model in one pool of its server.
 
-    Where versions have pools of their own, it stands once for each of them, with the versions there: see `whole`.
+    If versions have separate pools, there is one entry for each, with the versions there: see `whole`.
     """
 
     idle_seconds: int | None = None
@@ -88,12 +88,12 @@ class Model(ServedModel):
     @model_validator(mode="after")
     def _one_thing_decides(self) -> Self:
         if self.versions and self.alias is not None:
-            raise ValueError(f"model {self.name} has shares of versions and an alias: one of them decides, say which")
+            raise ValueError(f"model {self.name} has both shares of versions and an alias: remove one of them")
         return self
 
 
 def whole(parts: Sequence[Model]) -> None:
-    """Check that what stands of one model on one server is one model, in however many pools; raises ValueError."""
+    """Check that the entries of one model on one server form one model, in any number of pools. Raises ValueError."""
     first, *others = parts
     if others and not all(part.versions for part in parts):
         raise ValueError(f"model {first.name} stands twice on server {first.server}")
@@ -101,7 +101,7 @@ def whole(parts: Sequence[Model]) -> None:
     shares = [share for part in parts for share in part.versions]
     _once(f"model {first.name} has the version", (str(share.version) for share in shares))
     if shares and (total := sum(share.weight for share in shares)) != 100:
-        raise ValueError(f"the shares of model {first.name}'s versions must sum to 100, and they sum to {total}")
+        raise ValueError(f"the shares of model {first.name}'s versions must sum to 100, but sum to {total}")
 
 
 class RoutingTable(Message):
@@ -125,13 +125,13 @@ class RoutingTable(Message):
 
 
 class Places:
-    """Where models can be: in pools that are there."""
+    """The pools in which models can be."""
 
     def __init__(self, servers: Iterable[Server]) -> None:
         self._pools = {(server.name, pool.name) for server in servers for pool in server.pools}
 
     def check(self, parts: Sequence[Model]) -> None:
-        """Check what stands of one model on one server; raises ValueError."""
+        """Check the entries of one model on one server. Raises ValueError."""
         for part in parts:
             if (part.server, part.pool) not in self._pools:
                 where = f"{part.server}/{part.pool}, a pool that the table does not have"
@@ -146,7 +146,7 @@ def _once(what: str, names: Iterable[str]) -> None:
 
 
 class AccessRule(Message):
-    """Grants `actions` on matching servers and models to the named principals and groups; globs are fnmatch's."""
+    """Grants `actions` on matching servers and models to the named principals and groups. Globs are fnmatch's."""
 
     name: str
     principals: tuple[str, ...] = ()
@@ -155,8 +155,8 @@ class AccessRule(Message):
     servers: tuple[str, ...]
     models: tuple[str, ...]
     source: str | None = None
-    """What has to vouch for the caller: the URL of an issuer, `api-keys` or `domino`; any that is believed without it.
-    Of two of them, each may call somebody else `ci`."""
+    """Required source of the caller: the URL of an issuer, `api-keys` or `domino`. Without it, any trusted source. Two
+    sources can use the same name, such as `ci`, for different callers."""
 
 
 class OidcIssuer(Message):
@@ -169,16 +169,16 @@ class OidcIssuer(Message):
 
 
 class RateLimit(Message):
-    """Requests a minute that one principal may send to one model, over all replicas of the proxy."""
+    """Requests a minute that one principal can send to one model, over all replicas of the proxy."""
 
     requests_per_minute: Annotated[int, Field(ge=1)]
     burst: Annotated[int, Field(ge=1)]
     tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
-    """Tokens a minute, of prompts and completions together, where servers say what calls used (`usage`)."""
+    """Tokens a minute, of prompts and completions together, if servers report them (`usage`)."""
 
 
 class AccessTable(Message):
-    """`access.json`: nothing is allowed that no rule grants."""
+    """`access.json`: only what a rule grants is allowed."""
 
     version: Literal[1] = VERSION
     issuers: tuple[OidcIssuer, ...] = ()

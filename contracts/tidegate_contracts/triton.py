@@ -1,7 +1,7 @@
-"""What the parts agree on about a Triton process: its ports, probes and restricted protocols.
+"""The contract for a Triton process: its ports, probes and restricted protocols.
 
-Ports and paths are Triton's own defaults. The restricted protocols follow Triton's `--http-restricted-api` and
-`--grpc-restricted-protocol` options: a request to one of them must carry the secret, or is refused (HTTP 403).
+Ports and paths are Triton's defaults. Triton's `--http-restricted-api` and `--grpc-restricted-protocol` options refuse
+a request to a restricted protocol without the secret (HTTP 403).
 """
 
 from collections.abc import Iterable
@@ -15,37 +15,38 @@ LIVE_PATH: Final = "/v2/health/live"
 READY_PATH: Final = "/v2/health/ready"
 METRICS_PATH: Final = "/metrics"
 INDEX_PATH: Final = "/v2/repository/index"
-"""POST: every model, and of each version its state, with the reason where it could not be loaded."""
+"""POST: every model, with the state of each version and the reason if it could not be loaded."""
 
-# `model-config` and `statistics` stay open: the proxy answers them for models that a caller may inspect.
+# `model-config` and `statistics` stay open: the proxy serves them for models that a caller can inspect.
 RESTRICTED_PROTOCOLS: Final = ("model-repository", "shared-memory", "trace", "logging")
 POLLING_RESTRICTED_PROTOCOLS: Final = RESTRICTED_PROTOCOLS[1:]
-"""Of a Triton that polls its repository: it refuses every load and unload itself, and the proxy reads its index."""
+"""For a Triton server that polls its repository: it refuses loads and unloads itself, and the proxy reads its index."""
 RESTRICTED_KEY: Final = "tidegate-control"
-"""HTTP header that carries the secret; over gRPC the metadata key is `triton-grpc-protocol-` followed by it."""
+"""HTTP header with the secret. Over gRPC, the metadata key is `triton-grpc-protocol-` and this name."""
 
 ALIAS_PARAMETER: Final = "tidegate.alias."
-"""With an alias behind it: the key in `parameters` of a config.pbtxt whose value is the version that it stands for."""
+"""Prefix of a key in `parameters` of a config.pbtxt, before an alias. The value is the alias's version."""
 
 MEMORY_MODEL: Final = "tidegate_memory"
-"""The eviction policy's own model, which reads memory in Triton's container; in no repository, and not in the index."""
+"""The eviction policy's own model, which reads memory in Triton's container. It is not in a repository or the index."""
 
 REPOSITORY_ROOT: Final = "/models"
 TLS_ROOT: Final = "/etc/tidegate/tls"
-"""Where a `kubernetes.io/tls` secret is mounted: `tls.crt` and `tls.key` lie below it."""
+"""A `kubernetes.io/tls` secret is mounted here, with `tls.crt` and `tls.key`."""
 
-LEAST_MODEL_BYTES: Final = 32 << 20  # The least estimate of a model; smaller files of a `CODE_BACKENDS` model are code.
-CODE_BACKENDS: Final = "python", "vllm", "tensorrtllm"  # Their models may name weights outside their folders.
+LEAST_MODEL_BYTES: Final = 32 << 20  # The least estimate of a model. Smaller files of a `CODE_BACKENDS` model are code.
+CODE_BACKENDS: Final = "python", "vllm", "tensorrtllm"  # Their models can have weights outside their directories.
 
 
 def model_ready_path(model: str) -> str:
-    """Return the path at which Triton answers 200 while it has a model loaded."""
+    """Return the path at which Triton returns 200 while it has a model loaded."""
     return f"/v2/models/{model}/ready"
 
 
 def code_backend(backend: str, platform: str, files: Iterable[tuple[str, int]]) -> str | None:
-    """Return the backend of a model whose files are code without its weights, so that they do not show how much memory
-    it needs; None for any other. A file is its path and its size."""
+    """Return the backend of a model whose files are only code, so that their size does not show its memory.
+
+    Return None for any other model. A file is its path and its size."""
     sizes = dict(files)
     if sum(sizes.values()) >= LEAST_MODEL_BYTES:
         return None

@@ -1,11 +1,11 @@
-"""How fast stacks come up on a real control plane, each against a peer in the same run: `python -m lab.bench.iac`.
+"""The speed of deployments on a real control plane, against a peer in the same run: `python -m lab.bench.iac`.
 
-- `up` with each engine that is here, against `kubectl apply --server-side` and waiting for the same objects; a second
-  `up`, which changes nothing, against the first. The stack is the reference's prod-east.
-- A rollout over six data planes, each a control plane of its own on this machine, in which every plane changes: planes
-  of a wave side by side against one after the other. A canary goes first, so three times as fast is the most.
+- `up` with each installed engine, against `kubectl apply --server-side` and waiting for the same objects. Also a second
+  `up` without changes, against the first. The stack is the reference's prod-east.
+- A rollout over six data planes, each a separate control plane on this machine. Every plane changes. Planes of a wave
+  in parallel, against one after the other. A canary goes first, so the limit is three times as fast.
 
-Everything is done several times, by turns; medians count. Ratios are ours / the peer's: 1 is as fast as the peer.
+Everything is repeated in turns, and medians count. Ratios are ours / the peer's: 1 is as fast as the peer.
 """
 
 import os
@@ -32,7 +32,7 @@ from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
 from . import report
-from .report import Figures, Goal, say
+from .report import Figures, Goal, progress
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "stacks" / "inference.yaml"
@@ -51,7 +51,7 @@ RATIOS = {
         "≥ 2.2",
     ),
 }
-"""What is done, what it is held against, and the goal of their ratio."""
+"""The measured command, its peer, and the goal of their ratio."""
 GOALS = {key: Goal(f"{ours}, against {peer}", goal) for key, (ours, peer, goal) in RATIOS.items()}
 _SECONDS = 900
 _NOT_COPIED = (".*", "__pycache__", "build", "tests", "docs", "encryptionsalt")
@@ -60,18 +60,17 @@ _TIDEGATE = (sys.executable, "-m", "cli")
 
 @dataclass(frozen=True)
 class Planes:
-    """Data planes that run, and the definition that is brought up there."""
+    """Running data planes, and the definition for them."""
 
     definition: Definition
     clusters: Mapping[str, LocalCluster]  # By data plane.
     folder: Path
 
     def objects(self, stack: Stack) -> Sequence[dict[str, Any]]:
-        """Return a stack's objects."""
         return render(stack, self.definition).objects
 
     def run(self, command: Sequence[str | Path], stdin: str = "", root: Path = ROOT) -> float:
-        """Run a command that finds these planes, and return how long it took; end the benchmark when it fails."""
+        """Run a command on these planes, and return its seconds. End the benchmark if it fails."""
         environment = {
             "KUBECONFIG": os.pathsep.join(str(cluster.kubeconfig) for cluster in self.clusters.values()),
             "KUBECACHEDIR": str(self.folder / "kubectl-cache"),
@@ -87,12 +86,12 @@ class Planes:
         return time.perf_counter() - begin
 
     def make(self, command: str, stack: Stack, engine: str, root: Path, *more: str) -> float:
-        """Bring a stack up or down, as `tidegate up --cluster …` and `tidegate down --cluster …` do."""
+        """Apply or remove a stack, as `tidegate up --cluster …` and `tidegate down --cluster …` do."""
         where = ("--cluster", stack.data_plane.context_name, "--stack", stack.name, "--engine", engine)
         return self.run([*_TIDEGATE, command, self.definition.file, *where, *more], root=root)
 
     def apply(self, stack: Stack) -> float:
-        """Bring a stack up with kubectl alone: apply its objects server-side, and wait for its workloads."""
+        """Apply a stack with kubectl alone: server-side, then wait for its workloads."""
         kubectl = [str(tools.path("kubectl")), "--context", stack.data_plane.context_name]
         objects = self.objects(stack)
         seconds = self.run([*kubectl, "apply", "--server-side", "-f", "-"], as_list(objects))
@@ -103,7 +102,7 @@ class Planes:
         return seconds
 
     def clear(self, stack: Stack) -> None:
-        """Take everything away that a stack has in its plane, its datasets too."""
+        """Remove a stack from its plane, with its datasets."""
         cluster = self.clusters[stack.data_plane.name]
         cluster.kubectl("delete", "namespace", stack.namespace, "--ignore-not-found", timeout=300)
         for item in self.objects(stack):
@@ -120,7 +119,7 @@ def roll(planes: Planes, environment: str, definition: Path, engine: str) -> flo
 
 @contextmanager
 def running(definition: Path, stacks: Sequence[str] | None, folder: Path) -> Iterator[Planes]:
-    """Start a control plane for each data plane of these stacks, with the nodes that the definition tells of."""
+    """Start a control plane for each data plane of these stacks, with the definition's nodes."""
     file = pinned(definition, folder)
     read = read_definition(file)
     wanted = [stack for stack in read.stacks if stacks is None or stack.name in stacks]
@@ -142,7 +141,9 @@ def checkout(folder: Path) -> Path:
     """Return a copy of the checkout for Pulumi, which writes the configuration of stacks there."""
     root = folder / "checkout"
     shutil.copytree(ROOT, root, ignore=shutil.ignore_patterns(*_NOT_COPIED))
-    (root / ".venv").symlink_to(sys.prefix)  # as make links it; otherwise Pulumi would install one while it is measured
+    (root / ".venv").symlink_to(
+        sys.prefix
+    )  # As make links it. Without it, Pulumi would install one during the measurement.
     return root
 
 
@@ -153,22 +154,22 @@ def measure_engines(folder: Path) -> Figures:
         stack = next(stack for stack in planes.definition.stacks if stack.name == STACK)
         engines = {"helm": ROOT} | ({"pulumi": checkout(folder)} if shutil.which("pulumi") else {})
         if "pulumi" not in engines:
-            say("NOT MEASURED: Pulumi is not on the PATH.")
+            progress("NOT MEASURED: Pulumi is not on the PATH.")
         for run in range(RUNS):
-            say(f"run {run + 1} of {RUNS}: kubectl …")
+            progress(f"run {run + 1} of {RUNS}: kubectl …")
             seconds["kubectl apply, and wait"].append(planes.apply(stack))
             planes.clear(stack)
             for engine, root in engines.items():
-                say(f"run {run + 1} of {RUNS}: {engine} …")
+                progress(f"run {run + 1} of {RUNS}: {engine} …")
                 for what in (f"tidegate up --engine {engine}", f"tidegate up --engine {engine}, again"):
                     seconds[what].append(planes.make("up", stack, engine, root))
-                planes.make("down", stack, engine, root, "--yes")  # so that the engine's records go too
+                planes.make("down", stack, engine, root, "--yes")  # This also removes the engine's records.
                 planes.clear(stack)
     return compared(seconds)
 
 
 def measure_rollouts(folder: Path) -> Figures:
-    """Measure rollouts over six data planes; in each, the proxy of every plane gets another number of replicas."""
+    """Measure rollouts over six data planes. Each changes the proxy's replicas in every plane."""
     seconds: dict[str, list[float]] = defaultdict(list)
     replicas = 2
     with running(SIX_PLANES, None, folder) as planes:
@@ -176,13 +177,13 @@ def measure_rollouts(folder: Path) -> Figures:
         original, before = file.read_text("utf-8"), f"- {{name: {ENVIRONMENT}, "
         assert before in original
         assert "proxy:\n" in original
-        say("the first rollout, which makes everything …")
+        progress("the first rollout, which creates everything …")
         roll(planes, ENVIRONMENT, file, "helm")
         for stack in planes.definition.stacks:
             planes.clusters[stack.data_plane.name].apply(stand_ins(planes.objects(stack), in_namespaces=True))
         for run in range(RUNS):
             for way, most in (("planes side by side", 6), ("plane after plane", 1)):
-                say(f"rollout {run + 1} of {RUNS}, {way} …")
+                progress(f"rollout {run + 1} of {RUNS}, {way} …")
                 replicas = 5 - replicas
                 order = f"{before}rollout: {{maxParallel: {most}}}, "
                 text = original.replace(before, order).replace("proxy:\n", f"proxy:\n  replicas: {replicas}\n")
@@ -192,7 +193,7 @@ def measure_rollouts(folder: Path) -> Figures:
 
 
 def compared(seconds: Mapping[str, Sequence[float]]) -> Figures:
-    """Return medians and spreads by what was done, and the ratios of those that have a peer there."""
+    """Return medians and spreads, and the ratios of those with a peer."""
     medians = {name: statistics.median(each) for name, each in seconds.items()}
     there = {key: pair for key, (*pair, _) in RATIOS.items() if medians.keys() >= set(pair)}
     found = Figures({key: medians[ours] / medians[peer] for key, (ours, peer) in there.items()})
@@ -203,9 +204,9 @@ def compared(seconds: Mapping[str, Sequence[float]]) -> Figures:
 
 
 def main() -> None:
-    """Measure, print the table, and last one line of JSON."""
-    about = f"{STACK} of {REFERENCE.name} on one control plane; six of {SIX_PLANES.name} on a control plane each"
-    # Short, because Unix sockets lie below it.
+    """Measure, and print the table and one line of JSON."""
+    about = f"{STACK} of {REFERENCE.name} on one control plane. Six planes of {SIX_PLANES.name} on a control plane each"
+    # Short, because it contains Unix sockets.
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as name:
         engines, rollouts = Path(name) / "engines", Path(name) / "rollouts"
         engines.mkdir()

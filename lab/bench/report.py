@@ -1,4 +1,4 @@
-"""What all benchmarks do alike: parts that are measured one by one, turns, a table for people, a last line of JSON."""
+"""Common parts of the benchmarks: separate measurements, turns, a table, and a last line of JSON."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ _WIDTH = 140
 
 @dataclass(frozen=True)
 class Goal:
-    """What a figure of the last line is to be."""
+    """The description and the goal of a figure in the last line."""
 
     words: str
     goal: str
@@ -23,37 +23,36 @@ class Goal:
 
 @dataclass
 class Figures:
-    """What was measured: figures of the last line, and lines of the table that stand behind them."""
+    """The figures of the last line, and the lines of the table."""
 
     figures: dict[str, float] = field(default_factory=dict)
-    lines: list[tuple[str, str]] = field(default_factory=list)  # What, and how much.
+    lines: list[tuple[str, str]] = field(default_factory=list)  # Description and value.
 
     def add(self, what: str, value: str) -> None:
-        """Add a line."""
         self.lines.append((what, value))
 
 
-def say(text: str) -> None:
-    """Tell people, on stderr; standard output stays free for results."""
+def progress(text: str) -> None:
+    """Print progress on stderr. Standard output is for results."""
     print(text, file=sys.stderr, flush=True)
 
 
 def turns(names: Sequence[str], runs: int) -> Iterator[tuple[int, str]]:
-    """Yield whose turn it is in which run: in every other one the last comes first. Run -1 only warms up."""
+    """Yield run and name in turns, in reverse order in every other run. Run -1 only warms up."""
     for run in range(-1, runs):
         for name in names if run % 2 else reversed(names):
             yield run, name
 
 
 def last_line(goals: Mapping[str, Goal], found: Mapping[str, Figures]) -> dict[str, float | None]:
-    """Return what the last line says; None for what was not measured."""
+    """Return the figures of the last line. None: not measured."""
     figures = {key: value for part in found.values() for key, value in part.figures.items()}
     rounded = {key: round(value, 3) if value < 100 else round(value) for key, value in figures.items()}
     return {key: rounded.get(key) for key in goals}
 
 
 def table(title: str, caption: str, goals: Mapping[str, Goal], found: Mapping[str, Figures]) -> Table:
-    """Return everything as a table for people."""
+    """Return all results as a table."""
     made = Table(title=title, caption=caption)
     made.add_column("what")
     made.add_column("measured", justify="right")
@@ -69,22 +68,22 @@ def table(title: str, caption: str, goals: Mapping[str, Goal], found: Mapping[st
 
 
 def measure(goals: Mapping[str, Goal], parts: Mapping[str, Callable[[], Figures]]) -> dict[str, Figures]:
-    """Measure these parts; what cannot be measured here is said and left out."""
+    """Measure these parts. Report and skip those that cannot run here."""
     found = {}
     for name, part in parts.items():
         try:
             found[name] = part()
         except CannotBeHadError as error:
-            say(f"NOT MEASURED: {name.upper()} (A PART CANNOT BE HAD HERE: {error}).")
+            progress(f"NOT MEASURED: {name.upper()} (A PROGRAM CANNOT RUN HERE: {error}).")
         except ProcessError as error:
-            say(f"NOT MEASURED: {name.upper()} ({error}).")
+            progress(f"NOT MEASURED: {name.upper()} ({error}).")
     missing = [key for key, value in last_line(goals, found).items() if value is None]
     if missing:
-        say(f"NOT MEASURED: {', '.join(missing)}.")
+        progress(f"NOT MEASURED: {', '.join(missing)}.")
     return found
 
 
 def print_all(title: str, caption: str, goals: Mapping[str, Goal], found: Mapping[str, Figures]) -> None:
-    """Print the table, and last one line of JSON."""
+    """Print the table and one line of JSON."""
     Console(width=None if sys.stdout.isatty() else _WIDTH).print(table(title, caption, goals, found))
     print(json.dumps(last_line(goals, found)))

@@ -38,7 +38,7 @@ from .visitor import BUSY, Visitor
 from .zoo import Animal
 
 DEFINITION = Path(__file__).with_name("scaling.yaml")
-PROMETHEUS = "http://prometheus.monitoring:9090"  # The definition's address; the demo's Prometheus is on loopback.
+PROMETHEUS = "http://prometheus.monitoring:9090"  # The definition's address. The demo uses loopback.
 POOL = "zoo-busy"
 PROXY_POD = "inference-proxy-0"  # The name under which Prometheus sees the proxy.
 MODELS = ("ant", "bee", "cat", "dog", "emu", "fox", "goat", "hare")
@@ -70,7 +70,7 @@ class Kubelet:
     cluster: LocalCluster
     namespace: str
     settings: EvictionSettings
-    ports: Sequence[int]  # All replicas share them, at addresses of their own.
+    ports: Sequence[int]  # All replicas use the same ports, at different addresses.
     host: str  # The pool's DNS name.
     prometheus: Prometheus
     proxy_metrics: str

@@ -28,7 +28,7 @@ CALLER = "visitor"
 SAMPLE_SECONDS = 0.2
 PROXIES = 2
 IDLE_SECONDS, LEASE_SECONDS, WAIT_SECONDS = 1, 2, 8
-"""Short, so that the demo does not take long. The defaults are 300 s, 9 s and 20 s."""
+"""Short, so that the demo does not take long. The defaults are 300, 15 and 20 s."""
 TUNING = Tuning(
     # The models are as small as the default tolerance. Retries follow quickly.
     tolerance_bytes=16 * zoo.MIB,

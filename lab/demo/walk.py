@@ -22,8 +22,8 @@ def perform(platform: LocalEnvironment, show: Show) -> None:
     show.print(
         f"Running on this machine: a preload Triton, an on-demand Triton with its eviction policy, and {PROXIES} "
         "proxies. They are the real programs, on the CPU instead of a GPU.\n"
-        f"To keep the demo short, models can be evicted after {IDLE_SECONDS} s without a call (default: 300 s), and "
-        f"leases last {LEASE_SECONDS} s (default: 9 s)."
+        f"For a short demo, models can be evicted after {IDLE_SECONDS} s without a call (default: 300 s), and "
+        f"leases last {LEASE_SECONDS} s (default: 15 s)."
     )
     show.console.print()
     show.the_zoo()

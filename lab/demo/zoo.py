@@ -18,7 +18,7 @@ PROCESS_MIB = 21
 
 @dataclass(frozen=True)
 class Animal:
-    """A model with weights; it multiplies by its factor."""
+    """A model with weights that multiplies by its factor."""
 
     name: str
     mebibytes: int  # With its process.

@@ -1,4 +1,4 @@
-"""An authority and its certificates: of what the API server calls, or calls others with, and of tests."""
+"""A certificate authority for programs that the API server calls or authenticates to, and for tests."""
 
 import datetime
 import ipaddress
@@ -20,7 +20,7 @@ _PURPOSES = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH, E
 
 
 class Authority:
-    """Signs certificates."""
+    """A certificate authority with a new key."""
 
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -29,7 +29,7 @@ class Authority:
         self.pem = self._own.public_bytes(serialization.Encoding.PEM)
 
     def pair(self, *names: str) -> tuple[bytes, bytes]:
-        """Return a new key and its certificate for a server or client with these names, also at loopback, as PEM."""
+        """Return a new key and its certificate as PEM, for a server or client with these names and at loopback."""
         key = ec.generate_private_key(ec.SECP256R1())
         also = [x509.DNSName(name) for name in names] + [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
         certificate = self._sign(
@@ -41,7 +41,7 @@ class Authority:
         return key.private_bytes(pem, form, plain), certificate.public_bytes(pem)
 
     def write(self, folder: Path, *names: str) -> Path:
-        """Write `tls.crt`, `tls.key` and `ca.crt` for a server or client with these names; return the folder."""
+        """Write `tls.crt`, `tls.key` and `ca.crt` for a server or client with these names, and return the directory."""
         key, certificate = self.pair(*names)
         for name, data in (("tls.key", key), ("tls.crt", certificate), ("ca.crt", self.pem)):
             private(folder / name, data.decode())

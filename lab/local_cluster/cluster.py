@@ -19,18 +19,18 @@ from lab.local_plane.process import Process, free_ports, running
 from .control_plane import FRONT_PROXY, PROGRAMS, ClusterError, ControlPlane, Network, write_stages
 
 READY_SECONDS = 180
-LOOK_SECONDS = 0.3  # Between two looks at what starts: each starts kubectl, which takes the time of what starts.
+LOOK_SECONDS = 0.3  # The pause between readiness checks. Each runs kubectl, which slows down the start.
 
 
 @dataclass
 class LocalCluster(ControlPlane):
-    """A running control plane: etcd, API server, controller manager, scheduler, and kwok, which plays nodes.
+    """A running control plane: etcd, API server, controller manager, scheduler, and kwok, which simulates nodes.
 
     >>> with LocalCluster.start(Path("/tmp/some-folder"), nodes=[cpu_node("cpu-1")]) as cluster:
     ...     cluster.kubectl("get", "nodes").stdout
     """
 
-    prefix: tuple[str, ...] = ()  # Words before each kubectl, by which it reaches the cluster.
+    prefix: tuple[str, ...] = ()  # A command prefix for kubectl that reaches the cluster.
     processes: dict[str, Process] = field(default_factory=dict, repr=False)
     _stack: ExitStack = field(default_factory=ExitStack, repr=False)
 
@@ -44,17 +44,17 @@ class LocalCluster(ControlPlane):
         network: Network | None = None,
         aggregates: bool = False,
     ) -> Self:
-        """Start a cluster in an empty folder, and return when it and its nodes are ready.
+        """Start a cluster in an empty directory, and return when it and its nodes are ready.
 
         `name` is the context in its kubeconfig. The cluster ends with the thread that started it, even if this process
-        is killed. One that `aggregates` passes calls on to APIs that other programs serve (`scaling`), which takes the
-        package cryptography. Raises ClusterError if the folder is a link or has anything in it, and ProcessError.
+        is killed. With `aggregates` it forwards calls to APIs of other programs (`scaling`), which needs the package
+        cryptography. Raises ClusterError if the directory is a link or not empty, and ProcessError.
         """
         if not sys.platform.startswith("linux"):
             raise ClusterError("A local cluster needs Linux: run this in a Linux container or virtual machine.")
         if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
             # `stop` removes everything in it.
-            raise ClusterError(f"{folder} is not an empty folder. Start the cluster in a folder of its own.")
+            raise ClusterError(f"{folder} is not an empty directory. Start the cluster in a new directory.")
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
         for program in PROGRAMS:
@@ -71,7 +71,7 @@ class LocalCluster(ControlPlane):
         return cluster
 
     def stop(self) -> None:
-        """Kill every program, since all that it could still save goes too; remove all files but the logs."""
+        """Kill every program, because no state is kept. Remove all files except the logs."""
         self._stack.close()
         for path in self.folder.iterdir():
             if path.name != "logs":
@@ -84,8 +84,8 @@ class LocalCluster(ControlPlane):
         self.stop()
 
     def environment(self, kubeconfig: Path | None = None) -> dict[str, str]:
-        """Return the environment for commands that talk to this cluster, and leave the user's own settings alone."""
-        # A proxy for the world outside must not be asked for a cluster on this machine.
+        """Return the environment for commands on this cluster, without the user's own settings."""
+        # A proxy for external hosts must not be used for a cluster on this machine.
         direct = os.environ.get("NO_PROXY") or os.environ.get("no_proxy")
         return os.environ | {
             "NO_PROXY": ",".join(filter(None, [direct, self.network.address])),
@@ -102,7 +102,7 @@ class LocalCluster(ControlPlane):
         timeout: float = 60,
         kubeconfig: Path | None = None,
     ) -> "subprocess.CompletedProcess[str]":
-        """Run kubectl; raise ClusterError when it fails, unless told not to `check`."""
+        """Run kubectl. Raises ClusterError if it fails, except with `check=False`."""
         command = [*self.prefix, str(_kubectl()), *map(str, arguments)]
         try:
             done = subprocess.run(
@@ -121,30 +121,30 @@ class LocalCluster(ControlPlane):
         return done
 
     def apply(self, objects: Iterable[Mapping[str, Any]], *arguments: str, timeout: float = 60) -> str:
-        """Apply objects server-side in this order; return what kubectl says. More arguments go to kubectl."""
+        """Apply objects server-side in this order, and return kubectl's output. `arguments` go to kubectl."""
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": [*objects]})
         return self.kubectl("apply", "--server-side", *arguments, "-f", "-", input=text, timeout=timeout).stdout
 
     def get(self, kind: str, name: str | None = None, namespace: str | None = None, selector: str | None = None) -> Any:
-        """Return one object by its name, or a list of all: of a namespace, or of the whole cluster."""
+        """Return one object by name, or a list of all: of a namespace, or of the whole cluster."""
         where = ["--namespace", namespace] if namespace else ["--all-namespaces"] if name is None else []
         which = [name] if name else ["--selector", selector] if selector else []
         found = json.loads(self.kubectl("get", kind, *which, *where, "--output", "json").stdout)
         return found if name else found["items"]
 
     def _add_nodes(self, objects: Sequence[Mapping[str, Any]]) -> None:
-        """Create nodes, and what else the `nodes` module returns with them; wait for them."""
+        """Create nodes, and the other objects of the `nodes` module, and wait for them."""
         nodes = [item["metadata"]["name"] for item in objects if item["kind"] == "Node"]
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": [*objects]})
-        # Not server-side: that would leave out a node's status, which holds what it offers.
+        # Not server-side: that would omit a node's status with its resources.
         self.kubectl("apply", "-f", "-", input=text, timeout=READY_SECONDS)
         if nodes:
             limit = f"--timeout={READY_SECONDS}s"
             self.kubectl("wait", "--for=condition=Ready", limit, "node", *nodes, timeout=READY_SECONDS + 5)
 
     def run(self, program: str, command: Sequence[str], variables: Mapping[str, str] | None = None) -> Process:
-        """Run a program in the cluster's folder until the cluster ends; its output goes to `logs/<program>.log`."""
-        # Without variables that change what these programs do, or whom they call.
+        """Run a program in the cluster's directory until the cluster ends. Its output goes to `logs/<program>.log`."""
+        # Without variables that change these programs or their connections.
         others = {key for key in os.environ if key.startswith(("ETCD_", "KUBE")) or key.lower().endswith("_proxy")}
         environment = {key: value for key, value in os.environ.items() if key not in others} | dict(variables or {})
         log = self.folder / "logs" / f"{program}.log"
@@ -169,7 +169,7 @@ class LocalCluster(ControlPlane):
         def answers(*command: str) -> bool:
             for process in self.processes.values():
                 process.check()
-            with suppress(ClusterError):  # a look without an answer is taken again
+            with suppress(ClusterError):  # After a timeout, the check is repeated.
                 if self.kubectl(*command, check=False, timeout=20).returncode == 0:
                     return True
             time.sleep(LOOK_SECONDS)
@@ -187,4 +187,4 @@ class LocalCluster(ControlPlane):
 
 @cache
 def _kubectl() -> Path:
-    return tools.path("kubectl")  # asks programs on the PATH for their versions: once is enough
+    return tools.path("kubectl")  # Cached, because it runs programs on the PATH for their versions.

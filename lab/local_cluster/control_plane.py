@@ -1,8 +1,8 @@
 """The programs of a control plane: their command lines and their identities.
 
-Nothing listens but the API server, over TLS and by default on the loopback address: etcd has a Unix socket in the
-cluster's folder, which only its owner may enter, and the others listen to nobody. The API server signs its own serving
-certificate, whose key also signs the tokens of service accounts. People and programs show tokens.
+Only the API server listens, over TLS and by default on loopback. etcd has a Unix socket in the cluster's directory,
+which only its owner may enter. The API server signs its own serving certificate. The certificate's key also signs the
+tokens of service accounts. People and programs authenticate with tokens.
 """
 
 import base64
@@ -21,16 +21,16 @@ from lab.local_plane.process import ProcessError
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 ADMIN = "admin"
 SERVICES, PODS = "10.96.0.0/16", "10.88.0.0/16"  # The addresses of Services, and of pods that a real kubelet runs.
-# Which programs show a token of their own, and as whom.
+# The programs with a separate token, and their users.
 _IDENTITIES = {
     ADMIN: ("admin", "system:masters"),
     "kube-controller-manager": ("system:kube-controller-manager", ""),
     "kube-scheduler": ("system:kube-scheduler", ""),
-    # kwok stands for the kubelets of all simulated nodes, and for what gives nodes their addresses.
+    # kwok replaces the kubelets of all simulated nodes, and the controller of node addresses.
     "kwok": ("kwok", "system:masters"),
 }
 _CERTIFICATE, _KEY = "pki/apiserver.crt", "pki/apiserver.key"
-FRONT_PROXY = "pki/front-proxy"  # Folder of the certificate by which the API server shows itself to aggregated APIs.
+FRONT_PROXY = "pki/front-proxy"  # The directory of the API server's client certificate for aggregated APIs.
 _FRONT_PROXY = (
     f"--requestheader-client-ca-file={FRONT_PROXY}/ca.crt",
     "--requestheader-allowed-names=front-proxy",
@@ -43,38 +43,38 @@ _FRONT_PROXY = (
 
 
 class ClusterError(ProcessError):
-    """A local cluster cannot be had, or refused something: the text says what, why and what to do."""
+    """A local cluster cannot start, or refused something. The text states what, why and what to do."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """Where the API server listens.
+    """The address of the API server.
 
-    The defaults are for simulated nodes. Where a real kubelet joins, in a network namespace, `address` is one that its
-    pods reach; the API server then listens on every address of that namespace, and `kubernetes.default` leads to it.
+    The defaults are for simulated nodes. If a real kubelet joins in a network namespace, its pods must reach `address`.
+    The API server then listens on every address of that namespace, and `kubernetes.default` leads to it.
     """
 
     address: str = "127.0.0.1"
-    port: int = 0  # a free one
+    port: int = 0  # Any free port.
 
     @property
     def loopback(self) -> bool:
-        """Whether nothing but this machine reaches it."""
+        """Whether only this machine reaches it."""
         return self.address == "127.0.0.1"
 
 
 @dataclass
 class ControlPlane:
-    """A control plane in a folder: how each of its programs is run, and what each of them shows to the API server."""
+    """A control plane in a directory: the command lines of its programs, and their credentials."""
 
     folder: Path
     context: str
     network: Network
     port: int
-    aggregates: bool = False  # Whether it passes calls on to APIs that other programs serve, such as that of metrics.
+    aggregates: bool = False  # Whether it forwards calls to APIs of other programs, such as metrics.
 
     def write_tokens(self) -> None:
-        """Write a new token for each identity, and the list of them for the API server."""
+        """Write a new token for each identity, and the list of tokens for the API server."""
         lines = []
         for name, (user, group) in _IDENTITIES.items():
             token = secrets.token_urlsafe(32)
@@ -83,44 +83,41 @@ class ControlPlane:
         private(self.folder / "tokens.csv", "".join(lines))
 
     def has_certificate(self) -> bool:
-        """Tell whether the API server has made its certificate, all of it: it writes the key after that."""
+        """Return whether the API server has written its complete certificate. It writes the key afterwards."""
         return (self.folder / _KEY).exists()
 
     def write_kubeconfigs(self) -> None:
-        """Write the kubeconfigs; the API server must have made its certificate."""
+        """Write the kubeconfigs. Requires the API server's certificate."""
         for name in _IDENTITIES:
             private(self.kubeconfig_of(name), self._kubeconfig(name))
 
     def user(self, name: str, groups: Sequence[str] = ()) -> Path:
-        """Return a kubeconfig of another identity, whose rights the API server evaluates as it does everybody's.
+        """Return a kubeconfig of another identity, with that identity's rights.
 
         `system:node:<node>` in the group `system:nodes` is a kubelet, `system:kube-proxy` is kube-proxy.
         """
         key = hashlib.sha256("\n".join([name, *groups]).encode()).hexdigest()[:16]
         path = self.folder / "kubeconfigs" / "users" / key
-        # The API server takes the administrator's word for who it is.
+        # The administrator impersonates the identity.
         private(path, self._kubeconfig(ADMIN, {"as": name, **({"as-groups": [*groups]} if groups else {})}))
         return path
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's kubeconfig."""
         return self.kubeconfig_of(ADMIN)
 
     def kubeconfig_of(self, name: str) -> Path:
-        """Return the kubeconfig of an identity."""
         return self.folder / "kubeconfig" if name == ADMIN else self.folder / "kubeconfigs" / name
 
     @property
     def server(self) -> str:
-        """The API server's address."""
         return f"https://{self.network.address}:{self.port}"
 
     def command(self, program: str) -> list[str]:
-        """Return the command line of a program; all run in the cluster's folder."""
+        """Return the command line of a program. All run in the cluster's directory."""
         network = self.network
         options = {
-            # Addresses relative to the folder: the whole path could be longer than a socket's may be.
+            # Relative addresses, because the whole path could exceed a socket's limit.
             "etcd": [
                 "--data-dir=etcd",
                 "--listen-client-urls=unix://etcd.sock",
@@ -136,7 +133,7 @@ class ControlPlane:
                 f"--bind-address={'127.0.0.1' if network.loopback else '0.0.0.0'}",
                 f"--secure-port={self.port}",
                 f"--advertise-address={network.address}",
-                # An Endpoints object may not hold a loopback address, and no simulated pod asks for it.
+                # An Endpoints object may not have a loopback address, and no simulated pod uses it.
                 f"--endpoint-reconciler-type={'none' if network.loopback else 'lease'}",
                 "--cert-dir=pki",
                 "--token-auth-file=tokens.csv",
@@ -159,7 +156,7 @@ class ControlPlane:
                 *([] if network.loopback else ["--allocate-node-cidrs", f"--cluster-cidr={PODS}"]),
                 f"--service-cluster-ip-range={SERVICES}",
                 "--horizontal-pod-autoscaler-sync-period=3s",
-                "--enable-hostpath-provisioner",  # by classes that name it: volumes for pods that nobody runs
+                "--enable-hostpath-provisioner",  # For classes that name it: volumes for simulated pods.
             ],
             "kube-scheduler": self._client("kube-scheduler"),
             "kwok": [
@@ -174,7 +171,7 @@ class ControlPlane:
         return [str(tools.path(program)), *options[program]]
 
     def _client(self, program: str) -> list[str]:
-        # Nobody else shares this API server: its clients need not hold back as much as they would by default.
+        # Higher limits than the default, because no other clients use this API server.
         brisk = ["--kube-api-qps=300", "--kube-api-burst=600"]
         return [f"--kubeconfig={self.kubeconfig_of(program)}", "--secure-port=0", "--leader-elect=false", *brisk]
 
@@ -209,9 +206,9 @@ def _address_stage(name: str, kind: Mapping[str, str], conditions: Sequence[Mapp
 
 
 def write_stages(folder: Path) -> None:
-    """Write what kwok plays, as one file: how simulated nodes and pods come and go, and who publishes addresses.
+    """Write kwok's stages to one file: the life of simulated nodes and pods, and the published addresses.
 
-    Without an address Pulumi takes no Ingress and no load balancer for ready.
+    Pulumi waits for the address of an Ingress and of a load balancer.
     """
     balanced = {"key": ".spec.type", "operator": "In", "values": ["LoadBalancer"]}
     texts = [

@@ -1,4 +1,4 @@
-"""Installs the custom resource definitions of the operators whose kinds are used."""
+"""Installs the custom resource definitions of operators."""
 
 import re
 import time
@@ -10,7 +10,7 @@ from lab import tools
 from .cluster import LocalCluster
 from .control_plane import ClusterError
 
-# Which module of `tools.crd_files` holds the kinds of an API group.
+# The module of `tools.crd_files` with the kinds of an API group.
 MODULES = {
     "monitoring.coreos.com": "prometheus-operator",
     "gateway.networking.k8s.io": "gateway-api",
@@ -19,7 +19,7 @@ MODULES = {
     "security.istio.io": "istio",
 }
 ESTABLISHED_SECONDS = 30
-# Definitions are long, and generated: what is looked for in them is found without reading all of their YAML.
+# Definitions are long and generated, so they are searched without parsing their YAML.
 _HEAD = re.compile(
     r"^spec:\n  group: (?P<group>\S+)\n(?:.*\n)*?  names:\n(?:.*\n)*?    kind: (?P<kind>\S+)$", re.MULTILINE
 )
@@ -27,19 +27,19 @@ _NAME = re.compile(r"^  name: (\S+)$", re.MULTILINE)
 
 
 def install(cluster: LocalCluster, objects: Iterable[Mapping[str, Any]]) -> None:
-    """Install the definitions of the kinds that these objects have, and wait until they are served.
+    """Install the definitions of these objects' kinds, and wait until they are served.
 
-    Kinds of Kubernetes' own need none. Raises ClusterError.
+    Kubernetes' own kinds need none. Raises ClusterError.
     """
     kinds = {(item["apiVersion"].partition("/")[0], item["kind"]) for item in objects}
     wanted = {(group, kind) for group, kind in kinds if group in MODULES}
     found = {key: text for key, text in _definitions(wanted) if key in wanted}
     if absent := wanted - found.keys():
         which = ", ".join(f"{kind} ({group})" for group, kind in sorted(absent))
-        raise ClusterError(f"No pinned module brings a definition of {which}; lab/tools/files.py says what is pinned.")
+        raise ClusterError(f"No pinned module has a definition of {which}. Add one to lab/tools/files.py.")
     if not found:
         return
-    # Server-side: these are too long for the annotation that the other way would leave on them.
+    # Server-side, because they are too long for kubectl's annotation.
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input="\n---\n".join(found.values()))
     names = {match[1] for text in found.values() if (match := _NAME.search(text))}
     deadline = time.monotonic() + ESTABLISHED_SECONDS
@@ -50,7 +50,7 @@ def install(cluster: LocalCluster, objects: Iterable[Mapping[str, Any]]) -> None
 
 
 def _not_established(cluster: LocalCluster, names: Iterable[str]) -> set[str]:
-    # Not `kubectl wait`: it fails on a definition whose file says `conditions: null`, until the first one is there.
+    # Not `kubectl wait`: it fails on a definition with `conditions: null` until the first condition exists.
     established = {
         item["metadata"]["name"]
         for item in cluster.get("crd")

@@ -1,7 +1,7 @@
 """Simulated nodes: labels, resources, taints and devices of real GPU nodes, each with the program that publishes it.
 
-kwok plays the nodes, and every pod that the scheduler binds to them. A data plane's nodes carry only what its pools may
-rely on (`relies_on`), so a pod that selects anything else stays Pending here as it would on a real cluster.
+kwok simulates the nodes, and every pod on them. A data plane's nodes have only what its pools may rely on
+(`relies_on`). So a pod that selects anything else stays Pending, as on a real cluster.
 """
 
 import re
@@ -25,7 +25,7 @@ from stacks.stack import Stack
 KubernetesObject = dict[str, Any]
 Labels = Mapping[str, str]
 Layouts = Sequence[tuple[int, Mapping[str, int]]]
-"""How many GPUs of a node are cut into which slices each."""
+"""How many GPUs of a node are cut into which slices."""
 
 GPU = "nvidia.com/gpu"
 PRODUCT = f"{GPU}.product"
@@ -47,7 +47,7 @@ LABELS: Final = {
 """NVIDIA's node labels and the program that publishes each. The device plugin publishes all of NVIDIA's resources, the
 DRA driver DeviceClasses and ResourceSlices. Taints and all other labels are the administrator's."""
 
-# What one GPU's share of a node holds besides.
+# The CPUs and memory of a node per GPU.
 _CPU, _MEMORY_GI = 32, 240
 
 
@@ -57,14 +57,15 @@ def cpu_node(name: str, *, cpu: int = 64, memory_gi: int = 256, labels: Labels |
 
 
 def mig_mixed(name: str, product: str, gpus: int, slices: Mapping[str, int]) -> KubernetesObject:
-    """Return a node with MIG strategy mixed; `slices` are those of each GPU: profile → how many."""
+    """Return a node with MIG strategy mixed. `slices` are those of each GPU: profile → number."""
     return mig_layouts(name, product, gpus, [(gpus, slices)])
 
 
 def mig_layouts(
     name: str, product: str, gpus: int, layouts: Layouts, *, labels: Labels | None = None
 ) -> KubernetesObject:
-    """Return a node with MIG strategy mixed, on which so many GPUs are cut into these slices each, and others whole."""
+    """Return a node with MIG strategy mixed. `layouts` has numbers of GPUs and their slices. The other GPUs are
+    whole."""
     devices = Counter({GPU: gpus - sum(count for count, _ in layouts)})
     for cut, slices in layouts:
         for profile, count in slices.items():
@@ -75,7 +76,7 @@ def mig_layouts(
 def mig_single(
     name: str, product: str, gpus: int, profile: str, slices: int, *, labels: Labels | None = None
 ) -> KubernetesObject:
-    """Return a node with so many slices of MIG strategy single: of one profile, and each called nvidia.com/gpu."""
+    """Return a node with slices of MIG strategy single: all of one profile, with the resource nvidia.com/gpu."""
     found = {PRODUCT: f"{product}-MIG-{profile.replace('+', '.')}", **_mig("single"), **(labels or {})}
     return _gpu_node(name, gpus, {GPU: slices}, found)
 
@@ -90,7 +91,7 @@ def time_sliced(
     renamed: bool = True,
     labels: Labels | None = None,
 ) -> KubernetesObject:
-    """Return a node whose GPUs are shared in turns (or together, `kind="mps"`), each by so many pods.
+    """Return a node whose GPUs are time-sliced (or shared by MPS, `kind="mps"`), each by `replicas` pods.
 
     With `renamed` (the plugin's renameByDefault) a share is a nvidia.com/gpu.shared, and the product keeps its name.
     """
@@ -101,7 +102,7 @@ def time_sliced(
 def by_dra(
     name: str, product: str, gpus: int, layouts: Layouts = (), *, labels: Labels | None = None
 ) -> list[KubernetesObject]:
-    """Return a node whose GPUs, whole or cut, are handed out by Dynamic Resource Allocation, and its ResourceSlice."""
+    """Return a node whose GPUs or slices are allocated by Dynamic Resource Allocation, and its ResourceSlice."""
     return [
         _gpu_node(name, gpus, {}, {PRODUCT: product, **(labels or {})}),
         resource_slice(name, product, gpus, layouts),
@@ -109,7 +110,7 @@ def by_dra(
 
 
 def resource_slice(name: str, product: str, gpus: int, layouts: Layouts = ()) -> KubernetesObject:
-    """Return the ResourceSlice by which the driver on a node tells of its devices."""
+    """Return the ResourceSlice in which the driver publishes a node's devices."""
     devices = []
     cuts = [slices for count, slices in layouts for _ in range(count)]
     for gpu in range(len(cuts), gpus):
@@ -149,14 +150,16 @@ def relies_on(placement: Placement) -> frozenset[str]:
             return frozenset()
         case DraPlacement():
             return frozenset({DRA_DRIVER})
-        case MigPlacement(strategy="single") | SharedGpuPlacement():  # only labels tell these devices from whole GPUs
+        case (
+            MigPlacement(strategy="single") | SharedGpuPlacement()
+        ):  # Only labels distinguish these devices from whole GPUs.
             return frozenset({PLUGIN, DISCOVERY})
         case _:
             return frozenset({PLUGIN, DISCOVERY} if placement.product else {PLUGIN})
 
 
 def published(objects: Iterable[KubernetesObject], programs: Collection[str]) -> Iterator[KubernetesObject]:
-    """Yield nodes and ResourceSlices with only what these programs publish, and what administrators set."""
+    """Yield nodes and ResourceSlices with only the parts that these programs and administrators set."""
     for item in objects:
         if item["kind"] == "Node":
             labels = {
@@ -173,10 +176,10 @@ def published(objects: Iterable[KubernetesObject], programs: Collection[str]) ->
 
 
 def nodes_of(plane: DataPlane, stacks: Iterable[Stack] = ()) -> list[KubernetesObject]:
-    """Return a data plane's nodes as its definition tells of them, and two nodes without GPUs beside.
+    """Return a data plane's nodes from its definition, and two more nodes without GPUs.
 
-    The pools of these stacks decide what a definition does not tell: labels of their own on the nodes, which of
-    NVIDIA's programs run there, and whether a share of a GPU is renamed.
+    The pools of these stacks decide what a definition does not contain. These are custom labels of nodes, NVIDIA's
+    programs there, and whether a share of a GPU is renamed.
     """
     pools = [pool for stack in stacks for server in stack.platform.servers for pool in server.pools]
     found: list[KubernetesObject] = []
@@ -197,7 +200,7 @@ def nodes_of(plane: DataPlane, stacks: Iterable[Stack] = ()) -> list[KubernetesO
 def nodes_of_group(name: str, group: GpuNodes, pools: Iterable[Pool]) -> Iterator[KubernetesObject]:
     """Yield one node of a group, and its ResourceSlice if pools claim its devices.
 
-    They carry what the placements of these pools rely on; without such pools, what usual programs publish.
+    They have what the placements of these pools rely on. Without such pools, they have what the usual programs publish.
     """
     product, kinds = group.product, {kind for kind, _ in inventory([group])}
     theirs = [pool for pool in pools if getattr(pool.placement, "product", None) in (None, product)]
@@ -210,7 +213,7 @@ def nodes_of_group(name: str, group: GpuNodes, pools: Iterable[Pool]) -> Iterato
 
 
 def _complete(name: str, group: GpuNodes, renamed: bool, labels: Labels) -> Iterator[KubernetesObject]:
-    """Yield a node of a group with all that NVIDIA's programs publish of it."""
+    """Yield a node of a group with everything that NVIDIA's programs publish."""
     product, gpus = group.product, group.per_node
     layouts = [(count, layout.slices) for count, layout in group.layouts]
     if group.strategy == "dra":
@@ -227,12 +230,12 @@ def _complete(name: str, group: GpuNodes, renamed: bool, labels: Labels) -> Iter
         yield time_sliced(name, product, gpus, sharing.replicas, kind=sharing.kind, renamed=renamed, labels=labels)
     else:
         yield _gpu_node(name, gpus, {GPU: gpus}, {PRODUCT: product, **labels})
-        # A real node hands its GPUs out one way or the other; a definition counts them alike, so both ways work here.
+        # A real node allocates its GPUs one way or the other. A definition counts them alike, so both ways work here.
         yield resource_slice(name, product, gpus)
 
 
 def _asked_for(pools: Iterable[Pool]) -> dict[str, str]:
-    """Return the labels by which pools choose their nodes."""
+    """Return the labels with which pools select their nodes."""
     labels: dict[str, str] = {}
     for pool in pools:
         labels = {**pool.node_selector, **labels}
@@ -244,7 +247,7 @@ def _mig(strategy: str) -> dict[str, str]:
 
 
 def _device(name: str, product: str, attributes: dict[str, Any]) -> KubernetesObject:
-    # The name of the device itself has a space where the node's label has its first dash.
+    # The device's name has a space where the node's label has its first dash.
     return {"name": name, "attributes": {"productName": {"string": product.replace("-", " ", 1)}, **attributes}}
 
 

@@ -1,4 +1,4 @@
-"""The real KEDA as processes next to a local cluster, as its administrator installs it.
+"""The real KEDA as processes next to a local cluster.
 
 The API server forwards calls of KEDA's API to it: start the cluster with `aggregates`.
 """
@@ -18,9 +18,9 @@ _READY_SECONDS = 120
 
 
 def start_keda(cluster: LocalCluster) -> None:
-    """Start KEDA's operator and its metrics adapter, with their kinds; they are ready, and end with the cluster.
+    """Start KEDA's operator and metrics adapter with their kinds, until the cluster ends.
 
-    Raises ProcessError, and ToolError where they cannot be built.
+    Raises ProcessError, and ToolError if they cannot be built.
     """
     operator, adapter = tools.path("keda-operator"), tools.path("keda-adapter")
     metrics, probes, inner, secure, counts = free_ports(5)
@@ -37,7 +37,7 @@ def start_keda(cluster: LocalCluster) -> None:
         f"--metrics-service-bind-address={HOST}:{inner}",
         "--zap-time-encoding=rfc3339",
     ]
-    # The adapter serves an API, and looks up in the API server who may call it.
+    # The adapter serves an API, and the API server authorizes its callers.
     adapting = [
         f"--bind-address={HOST}",
         f"--secure-port={secure}",
@@ -46,7 +46,7 @@ def start_keda(cluster: LocalCluster) -> None:
         f"--client-ca-file={certificates}/ca.crt",
         *(f"--{purpose}-kubeconfig={cluster.kubeconfig}" for purpose in ("authentication", "authorization", "lister")),
         f"--metrics-service-address={HOST}:{inner}",
-        f"--port={counts}",  # its own counts, which it shows at every address of the machine
+        f"--port={counts}",  # Its own metrics, which it serves at every address of the machine.
     ]
     name, namespace = f"v1beta1.{_GROUP}", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _KEDA}}
     cluster.apply([namespace])

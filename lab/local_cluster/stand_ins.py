@@ -1,4 +1,4 @@
-"""What others make in a real cluster, for a local one: custom kinds, classes, drivers, secrets, digests of images."""
+"""Replaces what others create in a real cluster: custom kinds, classes, drivers, secrets, digests of images."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -26,13 +26,13 @@ _STAND_INS: Mapping[str, Mapping[str, Any]] = {
 
 
 def stand_ins(objects: Sequence[dict[str, Any]], *, in_namespaces: bool = False) -> list[dict[str, Any]]:
-    """Return stand-ins for what these objects need of a cluster, or of its namespaces."""
+    """Return stand-ins for the prerequisites of these objects in a cluster, or in its namespaces."""
     needs = (need for need in needs_of(objects) if need.hard and bool(need.namespace) == in_namespaces)
     return [{**need.stub, **_STAND_INS[need.kind]} for need in needs if need.kind in _STAND_INS]
 
 
 def prepare(cluster: LocalCluster, objects: Sequence[dict[str, Any]]) -> None:
-    """Bring into a cluster what its administrators would for these objects."""
+    """Create the prerequisites of these objects in a cluster, as its administrators would."""
     others = stand_ins(objects)
     crds.install(cluster, [*objects, *others])
     if others:
@@ -40,7 +40,7 @@ def prepare(cluster: LocalCluster, objects: Sequence[dict[str, Any]]) -> None:
 
 
 def pinned(definition: Path, folder: Path) -> Path:
-    """Copy a definition below a folder, with a made-up digest for every image, since none runs; return its path."""
+    """Copy a definition below a directory, with invented digests for its images. Return its path."""
     copy = folder / "definition" / definition.name
     copy.parent.mkdir(exist_ok=True)
     shutil.copy(definition, copy)

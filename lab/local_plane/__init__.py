@@ -1,4 +1,4 @@
-"""The data plane on this machine, made of its real parts: Triton, the proxy, the eviction policy.
+"""The data plane on this machine with its real programs: Triton, the proxy, the eviction policy.
 
-For the demo, the benches and the tests. Everything listens on loopback, on free ports, and ends with its block.
+For the demos, the benchmarks and the tests. Everything listens on free ports of loopback, and ends with its block.
 """

@@ -1,4 +1,4 @@
-"""In place of a cluster: the key that signs the tokens of proxies' pods, and the files that a kubelet would mount."""
+"""Replaces a cluster: the key that signs the tokens of proxies' pods, and the files that a kubelet would mount."""
 
 import json
 import socket
@@ -24,10 +24,10 @@ def _key() -> EllipticCurvePrivateKey:
 
 
 def lease_token(pod: str = "", **claims: Any) -> str:
-    """Return the token of a proxy's pod, by default the one that this machine's proxies take themselves for."""
+    """Return the token of a proxy's pod, by default of this machine's proxies."""
     now = int(time.time())
     pod = pod or socket.gethostname()
-    said = {
+    standard = {
         "iss": "https://lab.example",
         "aud": [lease.AUDIENCE],
         "sub": f"system:serviceaccount:{NAMESPACE}:{proxy_process.ACCOUNT}",
@@ -36,17 +36,17 @@ def lease_token(pod: str = "", **claims: Any) -> str:
         "exp": now + SECONDS,
         "kubernetes.io": {"namespace": NAMESPACE, "pod": {"name": pod, "uid": pod}},
     }
-    return jwt.encode(said | claims, _key(), "ES256", {"kid": "lab"})
+    return jwt.encode(standard | claims, _key(), "ES256", {"kid": "lab"})
 
 
 def write_lease_token(root: Path) -> None:
-    """Write the token of a proxy to where it reads it, below its root."""
+    """Write a proxy's token where it reads it, below `root`."""
     (root / "leases").mkdir(parents=True, exist_ok=True)
     replace_file(root / "leases" / proxy_process.LEASE_TOKEN_FILE, lease_token())
 
 
 def write_cluster(folder: Path) -> Path:
-    """Write what a policy needs to know of the cluster; return the folder."""
+    """Write the cluster's files for a policy, and return the directory."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "namespace").write_text(NAMESPACE, "utf-8")
     keys = {"keys": [ECAlgorithm.to_jwk(_key().public_key(), as_dict=True) | {"kid": "lab", "alg": "ES256"}]}

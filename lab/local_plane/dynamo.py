@@ -1,6 +1,6 @@
-"""A real NVIDIA Dynamo on this machine, with its engine that needs no GPU: a frontend, and a worker for each model.
+"""A real NVIDIA Dynamo on this machine, with an engine that needs no GPU: a frontend, and a worker for each model.
 
-The engine draws words at random, at the pace of a GPU. Its model has a tokenizer and no weights.
+The engine generates random words at the speed of a GPU. Its model has a tokenizer and no weights.
 """
 
 import json
@@ -20,26 +20,26 @@ from .wheels import environment
 
 GLIBC = (2, 28)
 READY_SECONDS = 60.0
-WORDS = 4000  # The engine draws tokens of so many; of those that there are not, nothing is read.
+WORDS = 4000  # The size of the vocabulary. The engine also generates unknown tokens, which give no text.
 LOOPBACK = {
     "DYN_HTTP_HOST": HOST,
     "DYN_TCP_RPC_HOST": HOST,
-    "DYN_TCP_RESPONSE_STREAM_HOST": "lo",  # An interface, whatever its name says.
-    "DYN_SYSTEM_HOST": HOST,  # Where the frontend gets a model's tokenizer from its worker; else it asks a model hub.
+    "DYN_TCP_RESPONSE_STREAM_HOST": "lo",  # The name of an interface.
+    "DYN_SYSTEM_HOST": HOST,  # Here the frontend gets a model's tokenizer, not from a model hub.
     "HF_HUB_OFFLINE": "1",
     **MESSAGES,
 }
-"""They listen on every address otherwise. A worker tells of its events (ZeroMQ) on every one whatever is said."""
+"""Without these variables they listen on every address. A worker always publishes its events (ZeroMQ) on every one."""
 
 
 @dataclass
 class Dynamo:
-    """A frontend that runs, and its workers."""
+    """A running frontend and its workers."""
 
     process: Process
     http_port: int
-    workers: dict[str, Process]  # By the name of the model that each serves.
-    system_ports: dict[str, int]  # Likewise: where each answers probes, and has its engine's metrics.
+    workers: dict[str, Process]  # By the name of its model.
+    system_ports: dict[str, int]  # By model: the port of the worker's probes and of its engine's metrics.
     _run_worker: Callable[[str, Path | None], Process]
 
     @property
@@ -48,42 +48,42 @@ class Dynamo:
         return f"{HOST}:{self.http_port}"
 
     def get(self, path: str) -> tuple[int, Any]:
-        """Return the status and the JSON of what it answers."""
-        answer = self._ask(path)
-        return answer.status, answer.json()
+        """Return the status and the JSON of a response."""
+        response = self._get(path)
+        return response.status, response.json()
 
     def served(self) -> set[str]:
-        """Return the models that it has a worker for."""
+        """Return the models that have a worker."""
         try:
             return {each["id"] for each in self.get("/v1/models")[1]["data"]}
         except urllib3.exceptions.HTTPError:
             return set()
 
     def in_flight(self, model: str) -> int:
-        """Return how many requests for a model it works on."""
-        said = self._ask("/metrics").data.decode()
+        """Return the number of requests in progress for a model."""
+        text = self._get("/metrics").data.decode()
         name = re.escape(f'dynamo_frontend_inflight_requests{{model="{model}"}}')
-        found = re.search(rf"^{name} (\d+)$", said, re.MULTILINE)
+        found = re.search(rf"^{name} (\d+)$", text, re.MULTILINE)
         return int(found[1]) if found else 0
 
     def start_again(self, model: str) -> None:
-        """Run a worker in place of one that has ended; it serves when the model is `served`."""
+        """Restart a worker that has ended. It serves when the model is `served`."""
         set_aside(self.workers[model].log)
         self.workers[model] = self._run_worker(model, None)
 
     def start(self, model: str, folder: Path) -> None:
-        """Run a worker of one more model, from a folder; it has it when this returns."""
+        """Run a worker of another model from a directory, and wait until it serves."""
         worker = self.workers[model] = self._run_worker(model, folder)
         worker.wait_until(lambda: model in self.served(), READY_SECONDS)
 
-    def _ask(self, path: str) -> urllib3.BaseHTTPResponse:
+    def _get(self, path: str) -> urllib3.BaseHTTPResponse:
         once = {"connection": "close"}
         return urllib3.request("GET", f"http://{self.http}{path}", headers=once, timeout=10, retries=False)
 
 
 @contextmanager
 def dynamo(folder: Path, models: Sequence[str], options: Sequence[str] = ()) -> Iterator[Dynamo]:
-    """Run a Dynamo that serves these models, its files in a folder; it has all of them, and ends with the block.
+    """Run a Dynamo that serves these models until the block ends, with its files in a directory.
 
     `options` are those of the workers, such as `--speedup-ratio 10`. Raises CannotBeHadError.
     """
@@ -103,7 +103,7 @@ def dynamo(folder: Path, models: Sequence[str], options: Sequence[str] = ()) -> 
         def run_worker(model: str, where: Path | None = None) -> Process:
             where = folders[model] = where or folders.get(model, folder / "model")
             system_ports.setdefault(model, free_ports(1)[0])
-            # An endpoint of its own: workers of one endpoint share their calls, whatever their models are.
+            # Each model has a separate endpoint: workers of one endpoint share their calls, whatever their models are.
             endpoint = f"dyn://{model.replace('.', '-')}.backend.generate"
             command = ["-m", "dynamo.mocker", "--model-path", str(where), "--model-name", model]
             command += ["--endpoint", endpoint, "--discovery-backend", "file", *options]
@@ -117,7 +117,7 @@ def dynamo(folder: Path, models: Sequence[str], options: Sequence[str] = ()) -> 
 
 
 def write_model(folder: Path) -> None:
-    """Write what a worker needs of a small Llama: how long it is, its words, and how a chat becomes a text."""
+    """Write a worker's files of a small Llama: its limits, its vocabulary, and its chat template."""
     folder.mkdir(parents=True)
     special = ["<s>", "</s>", "<unk>"]
     vocabulary = {word: number for number, word in enumerate([*special, *(f"word{n}" for n in range(WORDS))])}

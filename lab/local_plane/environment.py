@@ -1,4 +1,4 @@
-"""One environment as processes on loopback: a preload Triton (if wanted), an on-demand one with its policy, proxies."""
+"""One environment as processes on loopback: a preload Triton (optional), an on-demand one with its policy, proxies."""
 
 import os
 import signal
@@ -19,23 +19,23 @@ from .triton import Triton, installed, triton
 
 PRELOAD, ON_DEMAND, POLICY, POOL = "preload", "on-demand", "policy", "main"
 PLANE, DATASET = "here", "models"
-POLL_SECONDS = 1  # Between two looks of a preload Triton into its repository.
+POLL_SECONDS = 1  # The interval at which a preload Triton polls its repository.
 ALL = ("*",)
 UNLIMITED = routing.RateLimit(requests_per_minute=600_000, burst=600_000)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What an environment is to have. Idle limits and leases are short by default, so that little is waited for."""
+    """The parts of an environment. Idle limits and leases are short by default."""
 
     name: str
     models: tuple[routing.Model, ...] = ()  # Each on PRELOAD or ON_DEMAND, in POOL.
-    callers: tuple[str, ...] = ("visitor",)  # Who has an API key. Each may do all, unless `rules` say otherwise.
+    callers: tuple[str, ...] = ("visitor",)  # The callers with an API key. They may do everything without `rules`.
     rules: tuple[routing.AccessRule, ...] | None = None
     preloads: bool = True  # Whether it has a preload Triton.
     proxies: int = 1
     policy: str = "lru-idle"
-    policy_packages: tuple[str, ...] = ()  # Folders with policies beside those that are there.
+    policy_packages: tuple[str, ...] = ()  # Directories with custom policies.
     capacity_bytes: int = 1 << 30
     idle_seconds: int = 1
     lease_seconds: int = 2
@@ -45,7 +45,7 @@ class Plan:
     production: bool = False
 
     def settings(self, repository: Path) -> EvictionSettings:
-        """Return what the policy is told about its pool."""
+        """Return the policy's settings for its pool."""
         return EvictionSettings(
             policy=self.policy,
             repository=str(repository),
@@ -58,7 +58,7 @@ class Plan:
         )
 
     def access(self) -> routing.AccessTable:
-        """Return who may do what."""
+        """Return the access rules."""
         all_of_it = routing.AccessRule(
             name="callers", principals=self.callers, actions=("infer", "inspect"), servers=ALL, models=ALL
         )
@@ -72,12 +72,12 @@ def _managed(model: routing.Model) -> ManagedModel:
 
 @dataclass
 class LocalEnvironment:
-    """An environment that runs. Only the main thread may start its processes: they end with the thread that did."""
+    """A running environment. Only the main thread may start its processes: they end with the thread that did."""
 
     root: Path
     plan: Plan
     keys: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The API key of each caller; made for callers that have none yet."""
+    """The API key of each caller, generated for callers without one."""
     preload: Triton = field(init=False)
     on_demand: Triton = field(init=False)
     policy: Policy = field(init=False)
@@ -85,14 +85,14 @@ class LocalEnvironment:
     _stacks: dict[str, ExitStack] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Make keys, and the folders of the repositories."""
+        """Generate keys, and create the directories of the repositories."""
         self.keys = {caller: self.keys.get(caller) or new_key() for caller in self.plan.callers}
         for server in (PRELOAD, ON_DEMAND):
             self.repository(server).mkdir(parents=True, exist_ok=True)
 
     @property
     def dataset(self) -> Path:
-        """Folder that is the dataset's root to clients."""
+        """The dataset's root directory for clients."""
         return self.root / "dataset"
 
     @property
@@ -101,19 +101,18 @@ class LocalEnvironment:
         return f"http://{self.proxies[0].http}"
 
     def repository(self, server: str) -> Path:
-        """Return the folder of a server's models."""
+        """Return the directory of a server's models."""
         return self.dataset / server / "models"
 
     def staging(self, server: str) -> Path:
-        """Return a folder beside it, for models that are not whole yet."""
+        """Return a directory next to it, for incomplete models."""
         return self.dataset / server / "staging"
 
     def publish(self, server: str, model: Model) -> None:
-        """Publish a model to a server."""
         publish(model, self.repository(server), self.staging(server))
 
     def facts(self) -> environments.Environment:
-        """Return what clients are told of it."""
+        """Return the environment's description for clients."""
         volume = f"local:{self.dataset}"
         backends = tuple(sorted(each.name for each in installed().backends.iterdir() if each.is_dir()))
         servers = (
@@ -145,15 +144,14 @@ class LocalEnvironment:
         )
 
     def start_preload(self) -> None:
-        """Start the preload Triton: it has every model of its repository, and looks for new ones."""
+        """Start the preload Triton, which loads every model of its repository, and polls for new ones."""
         poll = f"--repository-poll-secs={POLL_SECONDS}"
         options = ["--model-control-mode=poll", poll, "--exit-on-error=false"]
         made = triton(self.root / PRELOAD, self.repository(PRELOAD), options=options)
         self.preload = self._stack(PRELOAD).enter_context(made)
 
     def start_on_demand(self) -> None:
-        """Start the on-demand Triton: it has no model, and only the policy may load some. After a restart it has the
-        same ports."""
+        """Start the on-demand Triton without models. Only the policy may load some. A restart keeps the ports."""
         before = getattr(self, "on_demand", None)
         ports = None if before is None else before.ports
         made = triton(
@@ -162,11 +160,11 @@ class LocalEnvironment:
         self.on_demand = self._stack(ON_DEMAND).enter_context(made)
 
     def start_policy(self) -> None:
-        """Start the eviction policy; after a restart it has the same ports."""
+        """Start the eviction policy. A restart keeps the ports."""
         before = getattr(self, "policy", None)
         ports = (0, 0) if before is None else (before.lease_port, before.admin_port)
         write_settings(self._policy_root, self.plan.settings(self.repository(ON_DEMAND)))
-        # At its end nobody needs leases any more.
+        # When it ends, no proxy needs leases any more.
         made = policy(
             self._policy_root,
             self.on_demand,
@@ -177,34 +175,34 @@ class LocalEnvironment:
         self.policy = self._stack(POLICY).enter_context(made)
 
     def start_proxies(self) -> None:
-        """Start the proxies, which know nothing of each other."""
-        said = {"environment": self.plan.name, "api_keys": "true", "drain_seconds": "1"}
+        """Start the proxies, which are independent of each other."""
+        settings = {"environment": self.plan.name, "api_keys": "true", "drain_seconds": "1"}
         for number in range(1, self.plan.proxies + 1):
             root = self.root / f"proxy-{number}"
             root.mkdir()
             write_tables(root, self.routing_table(), self.plan.access())
             write_keys(root, self.keys)
-            self.proxies.append(self._stack(root.name).enter_context(proxy(root, settings=said)))
+            self.proxies.append(self._stack(root.name).enter_context(proxy(root, settings=settings)))
 
     def serve(self, plan: Plan) -> None:
-        """Have it serve another plan's models and rules, as `tidegate up` with another definition would."""
+        """Serve another plan's models and rules, as `tidegate up` with another definition would."""
         self.plan = plan
         write_settings(self._policy_root, plan.settings(self.repository(ON_DEMAND)))
         for each in self.proxies:
             write_tables(each.root, self.routing_table(), plan.access())
 
     def check(self) -> None:
-        """Raise ProcessError when one of its processes has ended by itself."""
+        """Raise ProcessError if one of its processes has ended."""
         for process in self.parts.values():
             process.check()
 
     def kill(self, part: str) -> None:
-        """Kill one of its parts, without a chance to say anything, as the kernel does when memory is out."""
+        """Kill a process, as the kernel does when memory is exhausted."""
         os.killpg(self.parts[part].pid, signal.SIGKILL)
         self._stack(part).close()
 
     def close(self) -> None:
-        """End all of it, at the same time."""
+        """End all processes at the same time."""
         for process in self.parts.values():
             process.popen.terminate()
         with ExitStack() as all_of_it:
@@ -212,7 +210,7 @@ class LocalEnvironment:
                 all_of_it.push(stack)
 
     def routing_table(self) -> routing.RoutingTable:
-        """Return what the proxies are told of its servers and models."""
+        """Return the proxies' routing table of its servers and models."""
         servers = [(ON_DEMAND, self.on_demand)]
         if self.plan.preloads:
             servers.insert(0, (PRELOAD, self.preload))
@@ -237,14 +235,14 @@ class LocalEnvironment:
 
     @property
     def parts(self) -> dict[str, Process]:
-        """Its processes, by their names."""
+        """Its processes, by name."""
         singles = ((name, getattr(self, name.replace("-", "_"), None)) for name in (PRELOAD, ON_DEMAND, POLICY))
         servers = (*singles, *((each.root.name, each) for each in self.proxies))
         return {name: server.process for name, server in servers if server is not None}
 
     @property
     def pods(self) -> dict[str, str]:
-        """The pod that each host and port with metrics belongs to: Triton and its policy would be in one."""
+        """The pod of each address with metrics. Triton and its policy are in one pod."""
         on_demand, metrics = f"{ON_DEMAND}-{POOL}-0", f"{HOST}:{self.on_demand.metrics_port}"
         found = {metrics: on_demand, self.policy.admin: on_demand}
         if self.plan.preloads:
@@ -261,7 +259,7 @@ class LocalEnvironment:
 
 @contextmanager
 def local_environment(made: LocalEnvironment) -> Iterator[LocalEnvironment]:
-    """Run it; it ends with the block. Raises CannotBeHadError and ProcessError."""
+    """Run an environment until the block ends. Raises CannotBeHadError and ProcessError."""
     try:
         if made.plan.preloads:
             made.start_preload()
@@ -274,13 +272,13 @@ def local_environment(made: LocalEnvironment) -> Iterator[LocalEnvironment]:
 
 
 def environments_file(folder: Path, made: Sequence[LocalEnvironment]) -> Path:
-    """Write `environments.json` of these environments; return where it is."""
+    """Write `environments.json` of these environments, and return its path."""
     file = folder / "environments.json"
     all_of_them = environments.Environments(environments=tuple(each.facts() for each in made))
-    replace_file(file, all_of_them.model_dump_json(by_alias=True, indent=2))  # somebody may be reading it
+    replace_file(file, all_of_them.model_dump_json(by_alias=True, indent=2))  # Another process may be reading it.
     return file
 
 
 def datasets_variable(made: Sequence[LocalEnvironment]) -> str:
-    """Return what TIDEGATE_DATASETS is to be, for clients on this machine."""
+    """Return the value of TIDEGATE_DATASETS for clients on this machine."""
     return ",".join(f"{each.plan.name}/{DATASET}={each.dataset}" for each in made)

@@ -1,4 +1,4 @@
-"""A real MLflow server: a process of its own with a SQL store, its artifacts in a folder or in object storage."""
+"""A real MLflow server as a process, with a SQL store and artifacts in a directory or in object storage."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -9,25 +9,25 @@ from pathlib import Path
 from .process import HOST, Process, answers, free_ports, running
 from .wheels import environment
 
-GLIBC = (2, 28)  # What the wheels of its libraries want.
-READY_SECONDS = 300.0  # It imports for a quarter of a minute by itself, and for minutes beside much else.
+GLIBC = (2, 28)  # The requirement of its libraries' wheels.
+READY_SECONDS = 300.0  # Its imports take a quarter of a minute, and minutes on a busy machine.
 _SETTINGS = ("MLFLOW_", "_MLFLOW_", "TIDEGATE_")
 
 
 @dataclass(frozen=True)
 class MLflow:
-    """An MLflow server that runs."""
+    """A running MLflow server."""
 
     process: Process
     port: int
 
     @property
     def uri(self) -> str:
-        """What MLFLOW_TRACKING_URI is to be."""
+        """The value for MLFLOW_TRACKING_URI."""
         return f"http://{HOST}:{self.port}"
 
     def wait_until_ready(self) -> None:
-        """Wait until it answers. Raises ProcessError."""
+        """Wait until it responds. Raises ProcessError."""
         self.process.wait_until(lambda: answers(self.port, "/health"), READY_SECONDS)
 
 
@@ -39,13 +39,13 @@ def mlflow_server(
     *,
     wait: bool = True,
 ) -> Iterator[MLflow]:
-    """Run an MLflow server with its SQLite store in a folder; it is ready, and it ends with the block.
+    """Run an MLflow server with its SQLite store in a directory until the block ends.
 
-    Without `wait` it is ready when `wait_until_ready` returns: others can start beside it meanwhile.
+    Without `wait` it starts in the background, and `wait_until_ready` waits for it.
 
-    `artifacts` is where artifacts go, a URI such as `s3://bucket/prefix` (`<folder>/artifacts` where nothing is said),
-    and `variables` are what the server needs to get there (`ObjectStore.variables`). The server hands artifacts
-    through, so that clients need no credentials of the store. Raises CannotBeHadError where its wheels do not fit.
+    `artifacts` is the URI of the artifacts, such as `s3://bucket/prefix` (default: `<folder>/artifacts`). `variables`
+    give the server access to it (`ObjectStore.variables`). The server proxies artifacts, so clients need no credentials
+    of the store. Raises CannotBeHadError if its wheels do not fit.
     """
     venv = environment("mlflow", "a real MLflow server", GLIBC)
     folder.mkdir(parents=True, exist_ok=True)
@@ -56,13 +56,13 @@ def mlflow_server(
     command.append(f"--backend-store-uri=sqlite:///{folder / 'mlflow.db'}")
     command += ["--serve-artifacts", f"--artifacts-destination={destination}"]
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_SETTINGS)}
-    kept.pop("PYTHONPATH", None)  # the server has packages of its own
-    said = kept | {
+    kept.pop("PYTHONPATH", None)  # The server has its own packages.
+    environment_variables = kept | {
         "MLFLOW_DISABLE_TELEMETRY": "true",
-        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # nothing here wants its other processes
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # Its other processes are not needed here.
         **(variables or {}),
     }
-    with running("MLflow", command, folder / "mlflow.log", said, folder=folder) as process:
+    with running("MLflow", command, folder / "mlflow.log", environment_variables, folder=folder) as process:
         server = MLflow(process, port)
         if wait:
             server.wait_until_ready()

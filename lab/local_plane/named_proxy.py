@@ -1,4 +1,4 @@
-"""The proxy, with a file that says which addresses stand behind a name: what headless Services are in a cluster."""
+"""The proxy with a file of addresses by name, in place of a cluster's headless Services."""
 
 import json
 import os
@@ -18,12 +18,12 @@ VARIABLE = "TIDEGATE_LAB_NAMES"
 
 
 def write_names(file: Path, names: Mapping[str, Sequence[tuple[str, int]]]) -> None:
-    """Write which hosts and ports stand behind each name; a proxy sees it when it looks the name up again."""
+    """Write the hosts and ports of each name. A proxy sees them at its next lookup."""
     replace_file(file, json.dumps(names))
 
 
 async def find(file: Path, host: str, port: int) -> Sequence[Address]:
-    """Return what stands behind a name, in place of DNS where the file has it."""
+    """Return the addresses of a name, from the file or from DNS."""
     known = json.loads(file.read_text("utf-8"))
     if host not in known:
         return await lookup(host, port)

@@ -1,4 +1,4 @@
-"""A real S3: MinIO on loopback, with credentials of its own and its buckets in a folder."""
+"""A real S3: MinIO on loopback, with generated credentials and its buckets in a directory."""
 
 import os
 import secrets
@@ -17,7 +17,7 @@ REGION = "us-east-1"
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """A MinIO that runs."""
+    """A running MinIO."""
 
     process: Process
     port: int
@@ -31,7 +31,7 @@ class ObjectStore:
 
     @property
     def variables(self) -> dict[str, str]:
-        """Environment variables by which boto3, obstore and MLflow find it and may do everything there."""
+        """Environment variables that give boto3, obstore and MLflow full access to it."""
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_ALLOW_HTTP": "true",
@@ -43,8 +43,8 @@ class ObjectStore:
         }
 
     def client(self, service: str = "s3") -> Any:
-        """Return boto3's client of one of its services: `s3`, or `sts` for credentials that expire."""
-        import boto3  # here, for it takes a while and most users of a MinIO never ask
+        """Return boto3's client of a service: `s3`, or `sts` for credentials that expire."""
+        import boto3  # Imported here because it is slow, and most users of a MinIO do not need it.
 
         return boto3.client(
             service,
@@ -55,22 +55,22 @@ class ObjectStore:
         )
 
     def make_bucket(self, name: str) -> str:
-        """Make a bucket; return its URL, `s3://name`."""
+        """Create a bucket, and return its URL, `s3://name`."""
         self.client().create_bucket(Bucket=name)
         return f"s3://{name}"
 
 
 @contextmanager
 def object_store(folder: Path) -> Iterator[ObjectStore]:
-    """Run a MinIO whose buckets lie in a folder; it is ready, and it ends with the block.
+    """Run a MinIO with its buckets in a directory until the block ends.
 
-    It is built when this machine has none yet, which takes minutes; raises CannotBeHadError where it cannot be.
+    If this machine has none yet, it is built, which takes minutes. Raises CannotBeHadError if that fails.
     """
     program = had("MinIO", tools.path, "minio")
     folder.mkdir(parents=True, exist_ok=True)
     user, password = "tidegate", secrets.token_urlsafe(24)
     environment = os.environ | {
-        "HOME": str(folder),  # where it looks for certificates and settings
+        "HOME": str(folder),  # MinIO reads certificates and settings there.
         "MINIO_ROOT_USER": user,
         "MINIO_ROOT_PASSWORD": password,
         "MINIO_REGION": REGION,

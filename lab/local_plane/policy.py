@@ -1,4 +1,4 @@
-"""The eviction policy itself, as the process that runs beside an on-demand Triton."""
+"""The eviction policy as the process that runs next to an on-demand Triton."""
 
 import os
 import sys
@@ -19,10 +19,10 @@ from .triton import Triton
 
 @dataclass(frozen=True)
 class Policy:
-    """A policy that runs."""
+    """A running policy."""
 
     process: Process
-    root: Path  # The folder with its settings, its secret and what it learned.
+    root: Path  # The directory with its settings, its secret and its state.
     lease_port: int
     admin_port: int
     host: str = HOST
@@ -33,7 +33,7 @@ class Policy:
         return f"{self.host}:{self.lease_port}"
 
     def listing(self) -> lease.Listing:
-        """Return every model and the room that they take together; raises OSError."""
+        """Return every model and their memory. Raises OSError."""
         request = urllib.request.Request(f"http://{self.leases}{lease.MODELS_PATH}")
         request.add_unredirected_header("authorization", f"Bearer {lease_token('lab')}")
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=5) as answer:
@@ -46,7 +46,7 @@ class Policy:
 
 
 def triton_options(root: Path) -> list[str]:
-    """Return the options of the Triton that the policy in a folder controls: its secret is made, if there is none."""
+    """Return the options of the Triton that a policy controls. Creates the control secret if necessary."""
     control = root / "control"
     control.mkdir(parents=True, exist_ok=True)
     secret = kept_secret(control / Path(eviction_process.CONTROL_SECRET_FILE).name)
@@ -61,7 +61,7 @@ def triton_options(root: Path) -> list[str]:
 
 
 def write_settings(root: Path, settings: EvictionSettings) -> Path:
-    """Write the settings to where the policy reads them; the file is replaced at once, as a ConfigMap is."""
+    """Write the settings where the policy reads them. The file is replaced atomically, as a ConfigMap is."""
     root.mkdir(parents=True, exist_ok=True)
     file = root / eviction_process.SETTINGS_FILE
     replace_file(file, settings.model_dump_json(by_alias=True))
@@ -76,10 +76,10 @@ def policy(
     options: Sequence[str] = (),
     packages: Sequence[str] = (),
 ) -> Iterator[Policy]:
-    """Run the policy with the settings in `root`; it is ready, and it ends with the block.
+    """Run the policy with the settings in `root` until the block ends.
 
-    It listens at its server's address. `ports` are those of leases and admin; 0 is any free one. `packages` are folders
-    of further policies.
+    It listens at its server's address. `ports` are those of leases and admin, and 0 is any free port. `packages` are
+    directories with custom policies.
     """
     environment = os.environ | python_variables("policies/eviction", "contracts", "service", *packages)
     command: list[str | Path] = [sys.executable, "-m", eviction_process.MODULE, "serve", "--host", server.host]

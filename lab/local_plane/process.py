@@ -23,16 +23,16 @@ HOST = "127.0.0.1"
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0
 _POLL_SECONDS = 0.02
-_NOT_OF_CONNECTIONS = 10_000, 32_768  # Below what Linux gives to connections (ip_local_port_range).
+_NOT_OF_CONNECTIONS = 10_000, 32_768  # Below the range of Linux for connections (ip_local_port_range).
 _PORTS_OF_A_PROCESS = 256
 
 
 class CannotBeHadError(Exception):
-    """A part that cannot run on this machine, such as a wheel for another platform. The text says which, and why."""
+    """A program cannot run on this machine, such as a wheel for another platform. The text names it and the reason."""
 
 
 def had(what: str, get: Callable[..., Had], *names: str) -> Had:
-    """Return the tool or package of these names that `get` returns; CannotBeHadError for its ToolError says of what."""
+    """Return the result of `get(*names)`. Raises CannotBeHadError with `what` for a ToolError."""
     try:
         return get(*names)
     except ToolError as error:
@@ -40,12 +40,12 @@ def had(what: str, get: Callable[..., Had], *names: str) -> Had:
 
 
 class ProcessError(Exception):
-    """A process that did not do what it was started for; with the end of its log."""
+    """A process failed. The text has the end of its log."""
 
 
 @dataclass(frozen=True)
 class Process:
-    """A process that runs, as the leader of a group of its own."""
+    """A running process, the leader of a new process group."""
 
     name: str
     popen: "subprocess.Popen[bytes]"
@@ -53,33 +53,32 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
         return self.popen.pid
 
     def resident_bytes(self) -> int:
-        """Return how many bytes of it are in RAM now."""
+        """Return its bytes in RAM."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     def processor_seconds(self) -> float:
-        """Return the processor time that it and those of its group have used up to now."""
+        """Return the CPU seconds of its process group."""
         ticks = 0
         for stat in Path("/proc").glob("[0-9]*/stat"):
             try:
                 fields = stat.read_text().rpartition(")")[2].split()
             except OSError:
-                continue  # it has just ended
+                continue  # It has just ended.
             if int(fields[2]) == self.pid:
                 ticks += int(fields[11]) + int(fields[12])
         return ticks / os.sysconf("SC_CLK_TCK")
 
     def check(self) -> None:
-        """Raise ProcessError when it has ended."""
+        """Raise ProcessError if it has ended."""
         if (status := self.popen.poll()) is not None:
             raise ProcessError(f"{self.name} ended with {status}:\n{tail(self.log, 25)}")
 
     def wait_until(self, ready: Callable[[], bool], seconds: float = START_SECONDS) -> None:
-        """Wait until it is ready; raises ProcessError when it ends before, or takes too long."""
+        """Wait until it is ready. Raises ProcessError if it ends before, or takes too long."""
         end = time.monotonic() + seconds
         while not ready():
             self.check()
@@ -88,7 +87,7 @@ class Process:
             time.sleep(_POLL_SECONDS)
 
     def announced_ports(self) -> dict[str, int]:
-        """Wait for its line `ready <side>=<port> …`, which it writes when it was to take free ports; return them."""
+        """Wait for its line `ready <side>=<port> …`, which it prints with free ports, and return the ports."""
         self.wait_until(lambda: self._ready_line() is not None)
         return {
             side: int(port) for side, _, port in (word.partition("=") for word in (self._ready_line() or "").split())
@@ -99,7 +98,7 @@ class Process:
         return found and found[1]
 
     def stop(self) -> int:
-        """Ask it to end, insist after a while, and leave none of its group; return its status."""
+        """End its process group, by force after a while. Return its status."""
         was_waited_for = self.popen.returncode is not None
         try:
             if self.popen.poll() is None:
@@ -108,7 +107,8 @@ class Process:
         except subprocess.TimeoutExpired:
             return -signal.SIGKILL
         finally:
-            # Children that outlived it: the group still has its name, unless another process was given that long after.
+            # Kill its remaining children. The group keeps its id, unless it was given to another process long
+            # afterwards.
             if not (was_waited_for and Path(f"/proc/{self.pid}").exists()):
                 with suppress(ProcessLookupError):
                     os.killpg(self.pid, signal.SIGKILL)
@@ -145,9 +145,9 @@ def running(
     folder: Path | None = None,
     kill: bool = False,
 ) -> Iterator[Process]:
-    """Run a command with its output in a log file, on one core if that is said; end it with the block.
+    """Run a command with its output in a log file, optionally on one core, until the block ends.
 
-    It also ends with the thread that started it. With `kill` it has no time to end by itself.
+    It also ends with the thread that started it. With `kill` it is killed immediately.
     """
     with log.open("wb") as output, pinned(core):
         popen = subprocess.Popen(
@@ -170,7 +170,7 @@ def running(
 
 @contextmanager
 def pinned(core: int | None) -> Iterator[None]:
-    """Let this thread, and what it starts meanwhile, run on one core only."""
+    """Run this thread, and the processes that it starts meanwhile, on one core only."""
     if core is None:
         yield
         return
@@ -183,9 +183,9 @@ def pinned(core: int | None) -> Iterator[None]:
 
 
 def free_ports(number: int) -> list[int]:
-    """Return ports of loopback that are free, and that no connection gets meanwhile: those are higher on Linux.
+    """Return free ports of loopback below the range of Linux for connections.
 
-    Until somebody listens there they are as free to others who choose: so each process chooses of ports of its own.
+    Until a server listens there, another process could choose them, too. So each process chooses from a separate range.
     """
     return [*itertools.islice(filter(_is_free, _own_ports(os.getpid())), number)]
 
@@ -200,14 +200,14 @@ def _is_free(port: int) -> bool:
 
 @cache
 def _own_ports(process: int) -> Iterator[int]:
-    """Return the ports of a process one after the other, and over again; processes of neighbouring ids have others."""
+    """Return the ports of a process in a cycle. Processes with neighbouring ids have other ports."""
     first, last = _NOT_OF_CONNECTIONS
     first += process % ((last - first) // _PORTS_OF_A_PROCESS) * _PORTS_OF_A_PROCESS
     return itertools.cycle(range(first, first + _PORTS_OF_A_PROCESS))
 
 
 def listens(port: int) -> bool:
-    """Tell whether a port of loopback takes connections."""
+    """Return whether a port of loopback accepts connections."""
     try:
         socket.create_connection((HOST, port), timeout=1).close()
     except OSError:
@@ -216,7 +216,7 @@ def listens(port: int) -> bool:
 
 
 def answers(port: int, path: str, host: str = HOST) -> bool:
-    """Tell whether a server on loopback answers 200 to a GET."""
+    """Return whether a server on loopback returns 200 for a GET."""
     asking = http.client.HTTPConnection(host, port, timeout=5)
     try:
         asking.request("GET", path)
@@ -228,22 +228,22 @@ def answers(port: int, path: str, host: str = HOST) -> bool:
 
 
 def set_aside(log: Path) -> Path:
-    """Rename the log of a process that has ended, to `triton.1.log`, so that the next one can have its name."""
+    """Rename the log of a process that has ended, to `triton.1.log`, so that the next process can use its name."""
     names = (log.with_suffix(f".{number}.log") for number in itertools.count(1))
     aside = next(each for each in names if not each.exists())
-    with suppress(FileNotFoundError):  # somebody took it away
+    with suppress(FileNotFoundError):  # It was removed.
         log.rename(aside)
     return aside
 
 
 def python_variables(*packages: str) -> dict[str, str]:
-    """Return the variables of a Python process that has these folders' packages, and writes its log at once."""
+    """Return the variables of a Python process with these packages that writes its log without buffering."""
     paths = [*(ROOT / package for package in packages), ROOT]
     return {"PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONUNBUFFERED": "1"}
 
 
 def replace_file(file: Path, text: str) -> None:
-    """Replace a file at once, as a ConfigMap's files are: a reader sees the old one or the new one."""
-    new = file.parent.parent / f".{file.parent.name}-{file.name}.new"  # not in the folder that is watched
+    """Replace a file atomically, as a ConfigMap's files are: a reader sees the old one or the new one."""
+    new = file.parent.parent / f".{file.parent.name}-{file.name}.new"  # Not in the watched directory.
     new.write_text(text, "utf-8")
     new.replace(file)

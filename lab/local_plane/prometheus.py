@@ -1,4 +1,4 @@
-"""A real Prometheus, of Debian's package, on loopback."""
+"""A real Prometheus from Debian's package, on loopback."""
 
 import json
 import os
@@ -16,14 +16,14 @@ from lab.tools import debian
 
 from .process import HOST, Process, ProcessError, answers, free_ports, had, replace_file, running
 
-NAMESPACE = "inference"  # That of what is scraped, where nobody says otherwise.
-DATA = "data"  # The folder below its own where its samples are.
-TARGETS = "targets"  # That where it is told what to scrape.
+NAMESPACE = "inference"  # The default namespace of its targets.
+DATA = "data"  # The directory of its samples.
+TARGETS = "targets"  # The directory of its targets.
 
 
 @dataclass(frozen=True)
 class Prometheus:
-    """A Prometheus that runs."""
+    """A running Prometheus."""
 
     process: Process
     port: int
@@ -35,34 +35,34 @@ class Prometheus:
         """Address of its API."""
         return f"http://{HOST}:{self.port}"
 
-    def ask(self, path: str, **said: Any) -> Any:
-        """Return the data that its API answers, at a path such as `query`; raises ProcessError where it refuses."""
-        answer = urllib3.request("GET", f"{self.url}/api/v1/{path}", fields=said, timeout=60.0).json()
+    def ask(self, path: str, **fields: Any) -> Any:
+        """Return the data of its API at a path such as `query`. Raises ProcessError if it refuses."""
+        answer = urllib3.request("GET", f"{self.url}/api/v1/{path}", fields=fields, timeout=60.0).json()
         if answer["status"] != "success":
-            raise ProcessError(f"Prometheus does not answer {path} with {said}: {answer.get('error')}")
+            raise ProcessError(f"Prometheus does not answer {path} with {fields}: {answer.get('error')}")
         return answer["data"]
 
     def scrape(self, pods: Mapping[str, str]) -> None:
-        """Have it scrape these pods from now on, and no others: host and port, and the pod that they belong to."""
+        """Scrape only these pods from now on, by host and port."""
         write_targets(self.folder, pods, self.namespace)
 
 
 def counted(address: str, *series: str, **labels: str) -> float:
-    """Return what a process tells at a host and port: the sum of these series, over all that have these labels."""
+    """Return the sum of these series with these labels, from the metrics at a host and port."""
     text = urllib3.request("GET", f"http://{address}/metrics").data.decode()
     samples = (each for family in text_string_to_metric_families(text) for each in family.samples)
     return sum(each.value for each in samples if each.name in series and labels.items() <= each.labels.items())
 
 
 def write_targets(folder: Path, pods: Mapping[str, str], namespace: str) -> None:
-    """Write what a Prometheus with its files in a folder scrapes; it looks at the file when that changes."""
+    """Write the targets of a Prometheus. It reads the file when it changes."""
     targets = [{"targets": [address], "labels": {"namespace": namespace, "pod": pod}} for address, pod in pods.items()]
     replace_file(folder / TARGETS / "pods.json", json.dumps(targets))
 
 
 @cache
 def installed() -> debian.Unpacked:
-    """Return the package with `prometheus` and `promtool`, fetched first when needed; raises CannotBeHadError."""
+    """Return the package with `prometheus` and `promtool`, downloaded if necessary. Raises CannotBeHadError."""
     return had("Prometheus", debian.unpacked, "prometheus")
 
 
@@ -74,16 +74,16 @@ def prometheus(
     options: Sequence[str] = (),
     rules: Sequence[Mapping[str, Any]] = (),
 ) -> Iterator[Prometheus]:
-    """Run a Prometheus with its data in a folder, at a free port; it is ready, and it ends with the block.
+    """Run a Prometheus with its data in a directory, at a free port, until the block ends.
 
-    `pods` are what it scrapes every second: host and port, and the pod that they belong to. Series have its
-    name and namespace, as those of a PodMonitor have. `rules` are evaluated as often.
+    It scrapes `pods` every second: a mapping from host and port to the pod. Series have the pod's name and namespace,
+    as those of a PodMonitor. It evaluates `rules` as often.
     """
     program = installed()
     (folder / TARGETS).mkdir(parents=True, exist_ok=True)
     write_targets(folder, pods or {}, namespace)
     (folder / "rules.yml").write_text(json.dumps({"groups": [{"name": "rules", "rules": list(rules)}]}), "utf-8")
-    settings = folder / "prometheus.yml"  # JSON is YAML
+    settings = folder / "prometheus.yml"  # JSON is YAML.
     settings.write_text(
         json.dumps(
             {

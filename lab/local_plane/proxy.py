@@ -1,4 +1,4 @@
-"""The proxy itself, as the process that runs in its container: its tables, its settings, its ports."""
+"""The proxy as the process that runs in its container: its tables, settings and ports."""
 
 import os
 import sys
@@ -34,14 +34,14 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Proxy(Server):
-    """A proxy that runs."""
+    """A running proxy."""
 
     admin_port: int
-    root: Path  # The folder with its tables.
+    root: Path  # The directory with its tables.
 
     @property
     def ports(self) -> tuple[int, int, int]:
-        """Those of HTTP, gRPC and admin."""
+        """The ports of HTTP, gRPC and admin."""
         return self.http_port, self.grpc_port, self.admin_port
 
     @property
@@ -51,21 +51,21 @@ class Proxy(Server):
 
 
 def write_tables(root: Path, *tables: routing.RoutingTable | routing.AccessTable) -> None:
-    """Write tables to where the proxy reads them; each is replaced at once, as a ConfigMap is."""
+    """Write tables where the proxy reads them. Each is replaced atomically, as a ConfigMap is."""
     folder = root / "routing"
     folder.mkdir(parents=True, exist_ok=True)
     for table in tables:
         is_routing = isinstance(table, routing.RoutingTable)
         name = proxy_process.ROUTING_FILE if is_routing else proxy_process.ACCESS_FILE
         text = table.model_dump_json(by_alias=True)
-        # First, for it is read once the table has changed.
+        # First, because the proxy reads it after the table has changed.
         checksum = sha256(text.encode()).hexdigest()
         replace_file(folder / f"{name}{proxy_process.CHECKSUM}", checksum)
         replace_file(folder / name, text)
 
 
 def write_keys(root: Path, keys: Mapping[str, str]) -> None:
-    """Let callers have these API keys, each by its name."""
+    """Write API keys, by the caller's name."""
     (root / "api-keys").mkdir(exist_ok=True)
     for caller, key in keys.items():
         (root / "api-keys" / caller).write_text(f"{hash_line(key)}\n", "utf-8")
@@ -80,16 +80,16 @@ def proxy(
     packages: Sequence[str] = (),
     names: Path | None = None,
 ) -> Iterator[Proxy]:
-    """Run a proxy with the tables in `root`; it is ready, and it ends with the block.
+    """Run a proxy with the tables in `root` until the block ends.
 
-    `ports` are those of one whose place it takes; else they are free ones. `packages` are folders of further modules.
-    `names` is a file of what pools' names stand for (`named_proxy`); without it they are looked up.
+    `ports` are those of a proxy that it replaces. By default they are free ones. `packages` are directories of further
+    modules. `names` is a file of addresses by pool (`named_proxy`). Without it, the proxy uses DNS.
     """
-    said = {variable(name): value for name, value in (SETTINGS | dict(settings or {})).items()}
+    variables = {variable(name): value for name, value in (SETTINGS | dict(settings or {})).items()}
     module = proxy_process.MODULE
     if names is not None:
-        module, said = named_proxy.__name__, said | {named_proxy.VARIABLE: str(names)}
-    environment = os.environ | said | python_variables("proxy", "contracts", "service", *packages)
+        module, variables = named_proxy.__name__, variables | {named_proxy.VARIABLE: str(names)}
+    environment = os.environ | variables | python_variables("proxy", "contracts", "service", *packages)
     command: list[str | Path] = [sys.executable, "-m", module, "--root", root, "--host", HOST]
     for side, port in zip(("http", "grpc", "admin"), ports or (0, 0, 0), strict=True):
         command += [f"--{side}-port", str(port)]

@@ -1,4 +1,4 @@
-"""Model repositories on this machine: models in Triton's Python backend, written, or published under Triton's eyes."""
+"""Model repositories on this machine: models in Triton's Python backend, written or published atomically."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ Tensor = tuple[str, str, str]  # Name, data type and dimensions, as in config.pb
 
 @dataclass(frozen=True)
 class Model:
-    """One model: which program it runs, and its configuration; without a program it is an ensemble."""
+    """One model with its program and configuration. Without a program it is an ensemble."""
 
     name: str
     program: Path | None
@@ -23,7 +23,7 @@ class Model:
     parameters: Mapping[str, object] = field(default_factory=dict)
 
     def write(self, repository: Path) -> None:
-        """Write it into a repository that nobody reads yet."""
+        """Write it to a repository that no server reads yet."""
         folder = repository / self.name
         for version in self.versions:
             (folder / str(version)).mkdir(parents=True)
@@ -45,10 +45,10 @@ class Model:
 
 
 def publish(model: Model, repository: Path, staging: Path) -> None:
-    """Publish a model, or more versions of one, so that readers see the old or the new at any instant, never half.
+    """Publish a model, or more versions of one. Readers see the old or the new state, never a partial one.
 
-    It is staged outside of the repository, on the same file system, and renamed in, its configuration last. Versions
-    that are there are never touched.
+    It is staged outside the repository, on the same file system, and renamed into it, the configuration last. Existing
+    versions are never changed.
     """
     staging.mkdir(parents=True, exist_ok=True)
     model.write(staging)

@@ -1,4 +1,4 @@
-"""A real Triton on this machine's processor: the `tritonserver` of the wheel nvidia-pytriton, and perf_analyzer."""
+"""A real Triton on this machine's CPU: the `tritonserver` of the wheel nvidia-pytriton, and perf_analyzer."""
 
 import ctypes
 import os
@@ -20,7 +20,7 @@ from .wheels import environment, site_packages
 GLIBC = (2, 35)
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 TOO_NEW = (3, 13)
-LIBRARY = f"libpython{PYTHON}.so.1.0"  # What the Python backend runs models with.
+LIBRARY = f"libpython{PYTHON}.so.1.0"  # The Python backend needs it to run models.
 READY_SECONDS = 120.0
 _SHARED_MEMORY = Path("/dev/shm")
 _UNSAID = ("--model-control-mode=none", "--allow-gpu-metrics=false", "--exit-timeout-secs=5", "--log-verbose=0")
@@ -28,12 +28,12 @@ _UNSAID = ("--model-control-mode=none", "--allow-gpu-metrics=false", "--exit-tim
 
 @dataclass(frozen=True)
 class Installed:
-    """Where Triton is, and what it needs to run."""
+    """The paths of Triton, and its environment."""
 
     venv: Path
     server: Path
     backends: Path
-    libraries: Path  # Those that perf_analyzer asks for, by the names that it asks for.
+    libraries: Path  # The libraries of perf_analyzer, by the names that it loads.
     variables: dict[str, str]
 
     @property
@@ -44,19 +44,19 @@ class Installed:
 
 @dataclass(frozen=True)
 class Triton(Server):
-    """A Triton that runs."""
+    """A running Triton."""
 
     metrics_port: int
 
     @property
     def ports(self) -> tuple[int, int, int]:
-        """Those of HTTP, gRPC and metrics."""
+        """The ports of HTTP, gRPC and metrics."""
         return self.http_port, self.grpc_port, self.metrics_port
 
 
 @cache
 def installed() -> Installed:
-    """Return Triton, installed first when needed; raises CannotBeHadError."""
+    """Return Triton, installed if necessary. Raises CannotBeHadError."""
     what = "a real Triton (nvidia-pytriton)"
     if sys.version_info >= TOO_NEW:
         raise CannotBeHadError(f"{what}: its Python backend needs numpy 1, which has no wheel for Python {PYTHON}")
@@ -85,10 +85,10 @@ def triton(
     ports: Sequence[int] | None = None,
     host: str = HOST,
 ) -> Iterator[Triton]:
-    """Run a Triton with a model repository, its own files in a folder; it is ready, and it ends with the block.
+    """Run a Triton with a model repository until the block ends, with its files in a directory.
 
-    `ports` are those of one whose place it takes, which had models by then that may not load, so that it need only be
-    alive; else they are free ones. `host` is an address of loopback, by which replicas with the same ports differ.
+    `ports` are those of a Triton that it replaces. Models may then fail to load, so it only needs to be live. By
+    default they are free ones. `host` is a loopback address, which distinguishes replicas with the same ports.
     """
     have = installed()
     folder.mkdir(parents=True, exist_ok=True)
@@ -112,7 +112,7 @@ def triton(
             process.wait_until(lambda: answers(http_port, health, host), READY_SECONDS)
             yield Triton(process, http_port, grpc_port, metrics_port, host=host)
     finally:
-        for left in _SHARED_MEMORY.glob(f"{shared}*"):  # of one that was killed
+        for left in _SHARED_MEMORY.glob(f"{shared}*"):  # Of a killed Triton.
             left.unlink(missing_ok=True)
 
 
@@ -122,7 +122,7 @@ def _program(stub: Path, partial: Path) -> None:
 
 
 def _renamed(bundled: Path, partial: Path) -> None:
-    """Link the libraries that the wheel carries under names of its own to the names that they are known by."""
+    """Link the wheel's renamed libraries to their usual names."""
     partial.mkdir()
     for pattern, name in (("libb64-*", "libb64.so.0d"), ("libcudart-*", "libcudart.so.12")):
         (found,) = bundled.glob(pattern)
@@ -130,7 +130,7 @@ def _renamed(bundled: Path, partial: Path) -> None:
 
 
 def _python_library(what: str) -> Path | None:
-    """Return the folder of the shared library of this Python's version; None where the loader finds it by itself."""
+    """Return the directory of this Python's shared library. None: the loader finds it."""
     own = Path(sysconfig.get_config_var("LIBDIR") or "/nowhere")
     if (own / LIBRARY).exists():
         return own

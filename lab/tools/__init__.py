@@ -1,11 +1,11 @@
-"""Programs and files that tests and demos need, pinned as Go modules and made once, by `rollout.tools`.
+"""Programs and files for tests and demos, pinned as Go modules and built once, by `rollout.tools`.
 
 >>> from lab import tools
->>> tools.path("etcd")                      # a pathlib.Path; built when it is not there yet
->>> tools.crd_files("gateway-api", "keda")  # the CRD files of these modules, of all modules by default
+>>> tools.path("etcd")                      # a pathlib.Path, built if necessary
+>>> tools.crd_files("gateway-api", "keda")  # the CRD files of these modules (default: of all)
 
-`python -m lab.tools [NAME…]` does the same and prints `name version path`. It uses only the standard library, for it
-runs before anything is installed.
+`python -m lab.tools [NAME…]` does the same and prints `name version path`. It runs before anything is installed, so it
+uses only the standard library.
 """
 
 from lab.tools.files import crd_files, module_files, module_folder

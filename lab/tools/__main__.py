@@ -1,4 +1,4 @@
-"""`python -m lab.tools [NAME…]`: build or find the pinned tools and print `name version path`, one a line."""
+"""`python -m lab.tools [NAME…]`: build or find the pinned tools, and print `name version path` for each."""
 
 import sys
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from rollout.tools.running import ToolError
 
 
 def main(names: Sequence[str] = ()) -> int:
-    """Build or find these tools, by default the usual ones; return 1 when a tool cannot be had."""
+    """Build or find these tools, by default the usual ones. Return 1 if one fails."""
     usual = [name for name in [*PROGRAMS, *files.SOURCES] if name not in PROGRAMS or not PROGRAMS[name].by_name]
     try:
         for name in names or usual:

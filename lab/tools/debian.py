@@ -1,7 +1,7 @@
-"""Programs of Debian packages, unpacked into the cache folder: nothing is installed, the system stays as it is.
+"""Programs of Debian packages, unpacked into the cache: nothing is installed, and the system stays unchanged.
 
-For what cannot be built from a Go module with a compiler of Go's alone (runc needs C) and what no package registry of a
-language has. apt's own configured sources and keys are used, by apt itself; no root is needed.
+Go's compiler alone cannot build these programs (runc needs C), and no package registry has them. apt uses its
+configured sources and keys, without root.
 """
 
 import os
@@ -19,17 +19,17 @@ DOWNLOAD_SECONDS = 10 * 60
 
 @dataclass(frozen=True)
 class Unpacked:
-    """A folder into which packages were unpacked, as if it were the root folder."""
+    """A directory with unpacked packages, as if it were the root directory."""
 
     root: Path
 
     def path(self, name: str) -> Path:
-        """Return a program of the packages; raises ToolError."""
+        """Return a program of the packages. Raises ToolError."""
         found = shutil.which(name, path=os.pathsep.join(self._programs))
         if found is None:
             raise ToolError(
                 f"the unpacked Debian packages have no program {name!r}: {self.root}\n"
-                "  way out: name the package that has it in lab/tools/debian.py's caller"
+                "  way out: add the package that has it to the call of lab.tools.debian"
             )
         return Path(found)
 
@@ -38,7 +38,7 @@ class Unpacked:
         return [str(self.root / place) for place in ("usr/sbin", "usr/bin", "sbin", "bin")]
 
     def environment(self) -> dict[str, str]:
-        """Return this process's environment, with the unpacked programs and libraries found first."""
+        """Return this process's environment, with the unpacked programs and libraries first."""
         libraries = {str(file.parent) for file in self.root.glob("**/lib/**/*.so.*")}
         before = {name: [value] for name in ("PATH", "LD_LIBRARY_PATH") if (value := os.environ.get(name))}
         return os.environ | {
@@ -48,18 +48,20 @@ class Unpacked:
 
 
 def why_not() -> str:
-    """Return why no Debian package can be had on this machine; nothing where they can."""
+    """Return why Debian packages cannot be used on this machine, or an empty text."""
     missing = [name for name in ("apt-get", "dpkg-deb") if shutil.which(name) is None]
     return f"there is no {' and no '.join(missing)} on the PATH" if missing else ""
 
 
 def unpacked(*packages: str) -> Unpacked:
-    """Return the folder with these packages and what they depend on beyond what is installed; raises ToolError."""
+    """Return the directory with these packages and their missing dependencies. Raises ToolError."""
     reason = why_not()
     if reason:
-        raise ToolError(f"{reason}, to have the Debian packages {', '.join(packages)} from\n  way out: use Debian")
+        raise ToolError(
+            f"{reason}, so the Debian packages {', '.join(packages)} cannot be unpacked\n  way out: use Debian"
+        )
     wanted = sorted(packages)
-    # What is installed already is not downloaded again: the folder fits this release of the system, and no other.
+    # Installed packages are not downloaded again, so the directory fits only this release of the system.
     folder = cache_root() / "debian" / digest(*wanted, _release(), platform.machine())
     once(folder, lambda partial: _unpack(wanted, partial), f"the Debian packages {', '.join(wanted)}")
     return Unpacked(folder)
@@ -81,20 +83,20 @@ def _unpack(packages: list[str], partial: Path) -> None:
     log = cache_root() / "debian" / f"{partial.name}.log"
     apt = ["apt-get", "--quiet", "--assume-yes", "--no-install-recommends", "-o", "Acquire::Retries=2"]
     apt += ["-o", f"Dir::Cache={scratch}", "-o", f"Dir::Cache::archives={archives}", "-o", "Debug::NoLocking=true"]
-    apt += ["-o", "APT::Sandbox::User="]  # as the user that runs this: apt's own may not reach into a home folder
+    apt += ["-o", "APT::Sandbox::User="]  # As the current user: apt's own user may not enter a home directory.
     fetch = ["install", "--download-only", "--reinstall", *packages]
     failed = f"downloading the Debian packages {', '.join(packages)} failed"
     try:
         _apt([*apt, *fetch], log, failed)
     except ToolError:
-        # No list of packages, as in a fresh image, or one that is out of date: with lists of our own.
+        # The package lists are missing, as in a fresh image, or outdated: use separate lists.
         lists = scratch / "lists"
         (lists / "partial").mkdir(parents=True)
         apt += ["-o", f"Dir::State::lists={lists}"]
         _apt([*apt, "update"], log, failed)
         _apt([*apt, *fetch], log, failed)
     for archive in sorted(archives.glob("*.deb")):
-        # Without the owners that the archive has, which only root could give.
+        # Without the archive's owners, which only root could set.
         with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", str(archive)], stdout=subprocess.PIPE) as reading:
             partial.mkdir(exist_ok=True)
             into = ["tar", "--extract", "--no-same-owner", "--directory", str(partial)]

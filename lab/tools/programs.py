@@ -1,4 +1,4 @@
-"""The catalogue of programs that tests and demos need: those of `rollout.tools`, and many more."""
+"""The catalogue of programs for tests and demos: those of `rollout.tools`, and many more."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ def _kubernetes(name: str, seconds: int) -> Program:
 
 
 def _scaling(name: str, seconds: int) -> Program:
-    """Return a program that only those build who watch a cluster scale; its seconds count behind those before it."""
+    """Return a program of KEDA, built only on request. Its seconds count after those of the programs before it."""
     stamps = (f"{_KEDA}/version.Version={{version}}",)
     return Program(f"keda-{name}", f"{_KEDA}/cmd/{name}", stamps, seconds, FOLDER / "scaling", by_name=True)
 
@@ -44,14 +44,14 @@ PROGRAMS = {
         _scaling("adapter", 60),
     )
 }  # fmt: skip
-"""Only those of `rollout.tools` are taken from the PATH: what plays a cluster is made for each other."""
+"""Only those of `rollout.tools` are taken from the PATH. The cluster's programs must match each other."""
 
 
 def path(name: str) -> Path:
-    """Return the path of a program, built first when needed; raises ToolError."""
+    """Return the path of a program, built if necessary. Raises ToolError."""
     return find(name).path
 
 
 def find(name: str) -> Found:
-    """Return a program, its version and its path; raises ToolError."""
+    """Return a program, its version and its path. Raises ToolError."""
     return programs.find(PROGRAMS[name])

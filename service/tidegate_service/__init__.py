@@ -1,1 +1,1 @@
-"""What Tidegate's processes in a pod do alike: their log, their listeners, the thread of their admin port."""
+"""Common parts of Tidegate's processes in pods: logging, listeners, metrics, token verification, the admin thread."""

@@ -1,4 +1,4 @@
-"""Metrics of the catalogue, as Prometheus' client has them."""
+"""The catalogue's metrics as objects of Prometheus's client."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -11,11 +11,11 @@ Samples = Mapping[Any, float] | Iterable[tuple[Labels, float]]
 
 
 def family(of: Family, samples: Samples | float) -> Metric:
-    """Return a counter or gauge with its samples, by its labels' values; or with the one that it has without labels."""
+    """Return a counter or gauge with its samples by label values, or with a single one if it has no labels."""
     made = (CounterMetricFamily if of.kind == "counter" else GaugeMetricFamily)(of.name, of.text, labels=of.labels)
     if isinstance(samples, int | float):
         samples = {(): samples}
-    # As they are now: what is counted may go on, on another thread.
-    for said, value in list(samples.items() if isinstance(samples, Mapping) else samples):
-        made.add_metric([said] if isinstance(said, str) else said, value)
+    # A copy, because another thread may go on counting.
+    for values, value in list(samples.items() if isinstance(samples, Mapping) else samples):
+        made.add_metric([values] if isinstance(values, str) else values, value)
     return made

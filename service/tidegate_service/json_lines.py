@@ -1,4 +1,4 @@
-"""A log of one JSON object a line."""
+"""A log with one JSON object per line."""
 
 import json
 import logging
@@ -8,46 +8,46 @@ from typing import Any
 
 
 class LinesASecond:
-    """Which lines of a kind are logged, where there may be more than a reader can bear; the others are counted."""
+    """Limits the lines of a kind to as many as a reader can follow. The others are counted."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._second = self._said = self._unsaid = 0
+        self._second = self._logged = self._omitted = 0
 
     def wants(self, now: float) -> bool:
-        """Tell whether a line is to be logged at this monotonic time, in seconds."""
+        """Return whether to log a line at this monotonic time, in seconds."""
         if int(now) != self._second:
-            self._second, self._said = int(now), 0
-        self._said += 1
-        self._unsaid += self._said > self._most
-        return self._said <= self._most
+            self._second, self._logged = int(now), 0
+        self._logged += 1
+        self._omitted += self._logged > self._most
+        return self._logged <= self._most
 
     def left_out(self) -> dict[str, int]:
-        """Return what the next line says of those that were not logged since the last one."""
-        unsaid, self._unsaid = self._unsaid, 0
-        return {"notLogged": unsaid} if unsaid else {}
+        """Return the field of the next line for the lines that were omitted since the last one."""
+        omitted, self._omitted = self._omitted, 0
+        return {"notLogged": omitted} if omitted else {}
 
 
 class JsonLines(logging.Formatter):
-    """Formats records as JSON objects; what `extra={"said": …}` gives to a record becomes fields of its own, which are
-    those of `tidegate_contracts.log_fields`."""
+    """Formats records as JSON objects. `extra={"said": …}` of a record becomes separate fields.
+
+    `tidegate_contracts.log_fields` lists them."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a record as one line of JSON, with the traceback of an exception in it."""
-        said: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
-        said |= getattr(record, "said", {})
+        fields |= getattr(record, "said", {})
         if record.exc_info:
-            said["exception"] = self.formatException(record.exc_info)
-        return json.dumps(said, ensure_ascii=False, default=str, separators=(",", ":"))
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=False, default=str, separators=(",", ":"))
 
 
 def configure(level: str) -> None:
-    """Send everything that is logged, by libraries too, to standard error in this form."""
+    """Write the logs of all code, with libraries, to standard error in this form."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -1,4 +1,4 @@
-"""Where a process listens, and a thread of its own for its admin port, whose answers other work cannot delay."""
+"""Listening sockets, and a thread for the admin port, so that other work cannot delay its responses."""
 
 import asyncio
 import socket
@@ -9,18 +9,18 @@ from fastapi import FastAPI
 
 
 def listen(host: str, port: int, backlog: int) -> socket.socket:
-    """Return a listener; no host is every address, IPv6 too where there is any, and a port of 0 any free one."""
+    """Return a listener. An empty host means every address, with IPv6 if available, and port 0 any free one."""
     if not host and socket.has_dualstack_ipv6():
         made = socket.create_server(("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
     else:
         made = socket.create_server((host, port), backlog=backlog)
-    # Connections inherit it. uvloop sets it anyway, asyncio (the admin port's) not: its answers took 40 ms.
+    # Connections inherit it. uvloop sets it anyway, but asyncio (on the admin port) does not, which cost 40 ms.
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return made
 
 
 class AdminThread:
-    """Serves an application from a thread with an event loop of its own."""
+    """Serves an application in a thread with a separate event loop."""
 
     def __init__(self, app: FastAPI, listener: socket.socket) -> None:
         config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", loop="asyncio", ws="none")
@@ -29,7 +29,6 @@ class AdminThread:
         self._thread = threading.Thread(target=self._run, name="admin", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:

@@ -1,10 +1,10 @@
-"""Error texts of inference servers, as logs and lists of models have them: one short line, no paths, no tracebacks."""
+"""Shortens error texts of inference servers for logs and lists of models: one line, no paths, no tracebacks."""
 
 import re
 from typing import Final
 
-MOST: Final = 300  # Characters that are left of one.
-_LOOKED_AT = 8  # Times as many characters are looked at, half of them at the end, where tracebacks have their reason.
+MOST: Final = 300  # Characters of the longest result.
+_LOOKED_AT = 8  # So many times as many are scanned, half of them at the end, where tracebacks have their reason.
 _TRACEBACK = "Traceback (most recent call last)"
 _PATH = re.compile(
     r"""(?<=['"])(?:[a-z0-9+]{1,16}://|/)[^'"]+(?=['"])|[a-z0-9+]{1,16}://[^\s'"]+|(?<![\w./])/[^\s'":;,()]+"""
@@ -12,7 +12,7 @@ _PATH = re.compile(
 
 
 def plain(text: str) -> str:
-    """Return an error's text in one line of at most `MOST` characters; of each path its last name is left."""
+    """Return an error's text in one line of at most `MOST` characters, with only the last name of each path."""
     if len(text) > _LOOKED_AT * MOST:
         half = _LOOKED_AT * MOST // 2
         text = f"{text[:half]}\n {text[-half:]}"
@@ -25,10 +25,10 @@ def plain(text: str) -> str:
         kept, found, _ = line.partition(_TRACEBACK)
         in_traceback = bool(found)
         lines.append(kept)
-    said = " ".join(lines)
-    if not said.strip():
-        said = next((line for line in reversed(text.splitlines()) if line.strip()), "")
-    line = " ".join(_PATH.sub(_last_name, said).split())
+    kept_text = " ".join(lines)
+    if not kept_text.strip():
+        kept_text = next((line for line in reversed(text.splitlines()) if line.strip()), "")
+    line = " ".join(_PATH.sub(_last_name, kept_text).split())
     return line if len(line) <= MOST else f"{line[: MOST - 2]} …"
 
 

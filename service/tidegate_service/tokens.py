@@ -1,4 +1,4 @@
-"""JSON Web Tokens (RFC 7519) and the keys that sign them, verified as RFC 8725 advises."""
+"""JSON Web Tokens (RFC 7519) and their signing keys, verified as in RFC 8725."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -7,14 +7,14 @@ import jwt
 
 MOST_KEYS = 100
 LEEWAY_SECONDS = 30.0
-"""Seconds by which an issuer's clock may be ahead of this one (`nbf`, `iat`). A token's end is meant exactly."""
+"""Seconds by which an issuer's clock may be ahead of this one (`nbf`, `iat`). There is no leeway for the expiry."""
 MOST_TOKEN_BYTES = 16 * 1024
 _ALGORITHMS = {("RSA", None): "RS256", ("EC", "P-256"): "ES256", ("OKP", "Ed25519"): "EdDSA"}
 _FEWEST_RSA_BITS = 2048
 ALGORITHMS = frozenset(_ALGORITHMS.values())
-"""Algorithms that a token may be signed with (RFC 8725, 3.1). Each kind of key has one, and no secret is among them."""
+"""Allowed signature algorithms of a token (RFC 8725, 3.1). Each kind of key has one, and none uses a shared secret."""
 _OPTIONS: Any = {
-    "verify_exp": False,  # times are compared below: with the caller's clock, and without leeway for the end
+    "verify_exp": False,  # times are compared below: with the caller's clock, and without leeway for the expiry
     "verify_nbf": False,
     "verify_iat": False,
     "enforce_minimum_key_length": True,
@@ -22,17 +22,17 @@ _OPTIONS: Any = {
 
 
 class TokenError(Exception):
-    """Says why a token or a set of keys is refused; the text holds nothing of the token."""
+    """A token or a set of keys is refused. The text contains nothing of the token."""
 
 
 def read_keys(document: Mapping[str, Any]) -> list[jwt.PyJWK]:
-    """Return the keys of a JWK set (RFC 7517) that sign tokens, each with the one algorithm that it is used with.
+    """Return the signing keys of a JWK set (RFC 7517), each with its only algorithm.
 
-    Other keys are left out. Raises TokenError where none is left.
+    Other keys are left out. Raises TokenError if none is left.
     """
     published = document.get("keys")
     if not isinstance(published, list):
-        raise TokenError("the answer is no JWK set")
+        raise TokenError("the response is not a JWK set")
     keys = [key for each in published[:MOST_KEYS] if isinstance(each, dict) and (key := _read_key(each)) is not None]
     if not keys:
         raise TokenError("the JWK set has no RSA (of 2048 bits or more), P-256 or Ed25519 key for signatures")
@@ -71,11 +71,11 @@ def verified_claims(
     issuer: str | None = None,
     ended: float | None = None,
 ) -> dict[str, Any]:
-    """Return the claims of a token that a key has signed for one of these audiences; raises TokenError.
+    """Return the claims of a token that a key has signed for one of these audiences. Raises TokenError.
 
-    The key decides the algorithm: a token that says another one (`none`, or HMAC with the public key as its secret) is
-    refused before anything is computed. `issuer` is not compared where it is None. `ended` is the time
-    by which the token's end is judged, if not by `now`.
+    The key decides the algorithm. A token that names another one (`none`, or HMAC with the public key as its secret) is
+    refused before anything is computed. `issuer` is not compared if it is None. `ended` replaces `now` for the token's
+    expiry.
     """
     options: Any = _OPTIONS | {"require": ["aud", "exp", "sub", *(["iss"] if issuer else [])]}
     try:
@@ -83,18 +83,20 @@ def verified_claims(
             token, key, [key.algorithm_name], options, issuer=issuer, audience=audiences
         )
     except jwt.InvalidAudienceError:
-        raise TokenError(f"The token is for others. Get one for the audience {' or '.join(audiences)}.") from None
+        raise TokenError(
+            f"The token is for another audience. Get one for the audience {' or '.join(audiences)}."
+        ) from None
     except jwt.MissingRequiredClaimError as error:
         raise TokenError(f"The token has no `{error.claim}`.") from None
     except jwt.InvalidSignatureError:
-        raise TokenError("The token's signature is wrong.") from None
+        raise TokenError("The token's signature is invalid.") from None
     except jwt.InvalidAlgorithmError:
-        raise TokenError("The token is signed with another algorithm than its issuer's key has.") from None
+        raise TokenError("The token's algorithm is not that of its issuer's key.") from None
     except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
         raise TokenError("The token is not valid.") from None
     expires = _time(claims, "exp")
     if expires is None or expires <= (now if ended is None else ended):
-        raise TokenError("The token has ended. Get a new one.")
+        raise TokenError("The token has expired. Get a new one.")
     for claim in ("nbf", "iat"):
         if (_time(claims, claim) or 0) > now + LEEWAY_SECONDS:
             raise TokenError(f"The token is not valid yet (`{claim}`).")
@@ -102,9 +104,9 @@ def verified_claims(
 
 
 def _time(claims: Mapping[str, Any], claim: str) -> float | None:
-    said = claims.get(claim)
-    if said is None:
+    value = claims.get(claim)
+    if value is None:
         return None
-    if isinstance(said, bool) or not isinstance(said, int | float) or not abs(said) < 1 << 53:
-        raise TokenError(f"The token's `{claim}` is no time.")
-    return float(said)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1 << 53:
+        raise TokenError(f"The token's `{claim}` is not a time.")
+    return float(value)

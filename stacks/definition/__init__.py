@@ -1,8 +1,8 @@
-"""The typed model of the stack definition: what `stacks/inference.yaml` can say.
+"""The typed model of the definition: the keys of `stacks/inference.yaml`.
 
-`Platform` reads as the table of contents. It is the common part of a definition; each environment and each data plane
-may lay its own values over it (`stacks.overlays` has the rules). The defaults of the whole project stand here and
-nowhere else; the JSON schema and `docs/definition.md` are generated from these classes.
+`Platform` is the common part of a definition. Each environment and each data plane can override its values
+(`stacks.overlays` has the rules). All defaults of the project are here. The JSON schema and `docs/definition.md` are
+generated from these classes.
 """
 
 from typing import Annotated, Literal, Self
@@ -26,116 +26,116 @@ from .rollout import Gate, RolloutOrder
 
 
 class Platform(Section):
-    """What an environment consists of."""
+    """The common part of a definition."""
 
     images: tuple[Image, ...]
     """Container images, by name and tag."""
     pull_secrets: tuple[PullSecret, ...] = ()
     """Secrets to pull images with."""
     pods: Pods = Pods()
-    """What all pods carry."""
+    """Settings of all pods."""
     eviction_policies: tuple[EvictionPolicy, ...] = ()
-    """Eviction policies of your own."""
+    """Custom eviction policies."""
     datasets: tuple[Dataset, ...] = ()
-    """Volumes that hold model repositories."""
+    """Volumes with model repositories."""
     servers: Annotated[tuple[AnyServer, ...], Field(min_length=1)]
     """Inference servers and their pools."""
     proxy: Proxy = Proxy()
     """The inference proxy."""
     models: tuple[Model, ...] = ()
-    """Models that clients may call."""
+    """Models that clients can call."""
     network: Network = Network()
-    """Who may talk to whom."""
+    """Callers of the proxy, and addresses that pods can reach."""
     domino: Domino | None = None
     """Integration with a Domino platform."""
     mesh: Mesh | None = None
-    """Istio settings, where the cluster runs with it."""
+    """Istio settings, if the cluster uses Istio."""
     monitoring: Monitoring = Monitoring()
     """Metrics and alerts."""
     gate: Gate = Gate()
-    """What must hold in a data plane before a rollout goes on to the next."""
+    """Health checks of a data plane before a rollout continues."""
     guardrails: Guardrails = Guardrails()
-    """What no stack may do: severities, exceptions and a ceiling for GPUs."""
+    """Severities and exceptions of guardrails, and limits on GPUs and cost."""
 
 
-_KUBERNETES_OWN = "belongs to Kubernetes; an environment owns its namespace"
+_KUBERNETES_OWN = "belongs to Kubernetes, but Tidegate manages the whole namespace of an environment"
 Namespace = Annotated[DnsLabel, Without(r"^(default|kube-.*)$", _KUBERNETES_OWN)]
 _OURS = r"^(((app|pod-security)\.)?kubernetes\.io/|tidegate\.dev/|domino-compute$)"
 NamespaceLabels = Annotated[Labels, Without(_OURS, "is a label that Tidegate or Kubernetes sets itself")]
 
 
 class Environment(Renamable):
-    """One environment, such as dev or prod; keys of the common part may stand here too and are laid over it."""
+    """An environment, such as dev or prod."""
 
     namespace: Namespace | None = None
-    """Its namespace; by default `tidegate-` and its name, the oldest of those that it had."""
+    """Namespace. The default is `tidegate-` and the (oldest) name of the environment."""
     production: bool = False
-    """Whether production's rules hold: nobody is granted everything, and nobody else may write its datasets."""
+    """Whether the rules and guardrails of production apply."""
     local: bool = False
-    """Whether it is a trial on one machine: host paths and images without a digest are allowed."""
+    """Whether it is a trial on one machine, where host paths and images without a digest are allowed."""
     labels: NamespaceLabels = Field(default_factory=dict)
-    """Further labels of its namespace."""
+    """Additional labels of the namespace."""
     annotations: ForeignAnnotations = Field(default_factory=dict)
-    """Annotations of its namespace."""
+    """Annotations of the namespace."""
     rollout: RolloutOrder = RolloutOrder()
-    """In which order it comes to its data planes."""
+    """Order of a rollout over data planes."""
     promotion: Promotion = Promotion()
-    """Who may bring versions of models into it, and which."""
+    """Conditions for promoting versions of models to it."""
 
     @model_validator(mode="after")
     def _production_is_no_trial(self) -> Self:
         if self.production and self.local:
-            raise ValueError("production and local cannot stand together: a trial on one machine is no production")
+            raise ValueError("production and local exclude each other: remove one")
         return self
 
     @model_validator(mode="after")
     def _name_is_an_alias(self) -> Self:
         if not is_alias(self.name):
-            do = f"Choose another name, and add formerly: [{self.name}] if a cluster has this environment"
-            raise ValueError(f"an environment cannot be called {self.name}: {ALIAS_RULE}. {do}")
+            do = f"Set another name, and add formerly: [{self.name}] if a cluster has this environment"
+            raise ValueError(f"an environment cannot have the name {self.name}: {ALIAS_RULE}. {do}")
         return self
 
     @model_validator(mode="after")
     def _namespace_is_its_own(self) -> Self:
         name = self.namespace_name
         if len(name) > 63:
-            raise ValueError(f"the namespace {name} has {len(name)} characters, and it may have 63; say namespace")
+            raise ValueError(f"the namespace {name} has {len(name)} characters, but the limit is 63: set namespace")
         return self
 
     @property
     def namespace_name(self) -> str:
-        """Name of its namespace."""
+        """Return the name of its namespace."""
         return self.namespace or f"tidegate-{self.made_as}"
 
 
 class DataPlane(Renamable):
-    """One cluster; keys of the common part may stand here too and are laid over the environment's."""
+    """A cluster."""
 
     context: Text | None = None
-    """Its kubeconfig context; by default its name, the oldest of those that it had."""
+    """Kubeconfig context. The default is the (oldest) name of the data plane."""
     environments: Annotated[tuple[DnsLabel, ...], Field(min_length=1)]
-    """Environments that live there."""
+    """Environments on this data plane."""
     platform: DnsLabel | None = None
-    """Name of the platform, where those of several definitions share the cluster: it tells whose stacks are whose."""
+    """Name of the platform, if several definitions share the cluster: it marks which stacks belong to which."""
     wave: Annotated[int, Field(ge=1, le=100)] = 1
-    """Place in a rollout: planes of a lower wave come first, those of the same wave together."""
+    """Position in a rollout: lower waves first, data planes of one wave together."""
     registries: dict[RegistryHost, RegistryMirror] = Field(default_factory=dict)
-    """Mirrors: registry host of an image → what stands there instead, such as nvcr.io: mirror.example.com/nvcr."""
+    """Mirrors: registry host of an image → its replacement, such as nvcr.io: mirror.example.com/nvcr."""
     storage_classes: dict[Literal["efs", "nfs", "csi", "hostPath"], DnsLabel] = Field(default_factory=dict)
     """Storage class for datasets of a kind: efs, nfs, csi or hostPath."""
     gpus: tuple[GpuNodes, ...] = ()
-    """The GPUs it has; without this there is none, and pools that want one are refused."""
+    """GPUs of the data plane. Without this key it has none, and `tidegate check` refuses pools on GPUs."""
 
     @property
     def context_name(self) -> str:
-        """Name of its kubeconfig context."""
+        """Return the name of its kubeconfig context."""
         return self.context or self.made_as
 
 
 class Header(Section):
-    """The part of a definition that is not laid over: its environments and data planes."""
+    """The part of a definition without overlays: its environments and data planes."""
 
     environments: Annotated[tuple[Environment, ...], Field(min_length=1)]
     """Environments, each a small overlay."""
     data_planes: Annotated[tuple[DataPlane, ...], Field(min_length=1)]
-    """Clusters, and which environments live in each."""
+    """Clusters, and the environments on each."""

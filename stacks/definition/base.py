@@ -1,4 +1,4 @@
-"""What every part of the definition is made of: the strict base model and the field types that several parts share."""
+"""The strict base model of the definition, and the field types that several parts share."""
 
 import functools
 import ipaddress
@@ -23,7 +23,7 @@ from tidegate_contracts import proxy_process
 
 
 class Section(BaseModel):
-    """A part of the definition: camelCase keys, no unknown ones, no silent conversion of types."""
+    """A part of the definition: camelCase keys, no unknown keys, no conversion of types."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -37,15 +37,12 @@ class Section(BaseModel):
 
 
 NOT_IN_VALUES: Final = "not in values"
-"""Beside the type of a key: the values of the chart do not have it, because resolving uses it up."""
+"""Annotation of a key that the values of the chart do not have, because resolving consumes it."""
 Part = TypeVar("Part", bound=Section)
 
 
 def copy_as(kind: type[Part], part: Section, **more: Any) -> Part:
-    """Return a part of the definition as one of another class that has its keys, and what `more` says beside them.
-
-    Nothing is validated again: the part has been, and the rest is computed.
-    """
+    """Return a part of the definition as another class with the same keys and those of `more`, without validation."""
     return cast("Part", kind.model_construct(**{**dict(part), **more}))
 
 
@@ -54,28 +51,28 @@ _NOTHING: tuple[Any, ...] = (None, (), [], {})
 
 @dataclass(frozen=True)
 class Condition:
-    """What some keys of a section ask of others. JSON schemas can say it: it is said to them and to people alike."""
+    """A dependency between keys of a section. Validation and JSON schemas both apply it."""
 
     name: str
-    """What it asks, as the name of a rule."""
+    """Name, in the form of a rule's function."""
     why: str
-    """What is wrong where it does not hold."""
+    """The message if it does not hold."""
     needs: tuple[str, ...] = ()
-    """One of these keys is given, and not empty."""
+    """At least one of these keys is set and not empty."""
     forbids: tuple[str, ...] = ()
-    """None of these keys is."""
+    """None of these keys is set."""
     when: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    """It is asked where each of these keys has one of these values (None: it is not said), or is given, with ()."""
+    """The condition applies if each key has one of its values. None means not set, and () means any value."""
 
     def is_broken(self, part: Mapping[str, Any]) -> bool:
-        """Say whether it does not hold of a section, as it is written or with its defaults."""
+        """Return whether a section, with or without its defaults, breaks the condition."""
         given = {key for key, value in part.items() if value not in _NOTHING}
         if all(part.get(key) in values if values else key in given for key, values in self.when.items()):
             return bool(given.intersection(self.forbids)) or bool(self.needs and not given.intersection(self.needs))
         return False
 
     def schema(self) -> dict[str, Any]:
-        """Return the same in draft-07; null and what is empty count as not given."""
+        """Return the condition as JSON schema (draft-07). Null and empty values count as not set."""
         nothing: dict[str, Any] = {"enum": [None, [], {}]}
         then: dict[str, Any] = {"properties": dict.fromkeys(self.forbids, nothing)} if self.forbids else {}
         if self.needs:
@@ -94,7 +91,7 @@ class Conditional(Section):
 
     @classmethod
     def own_conditions(cls) -> list[Condition]:
-        """Return the conditions that this class brings in itself."""
+        """Return the conditions that this class adds to its base classes."""
         inherited = [each for base in cls.__bases__ for each in getattr(base, "conditions", ())]
         return [each for each in cls.conditions if each not in inherited]
 
@@ -109,21 +106,21 @@ class Conditional(Section):
 
 @dataclass(frozen=True)
 class Without:
-    """Beside a text, or a mapping with texts as keys: none may have a part that the pattern matches.
+    """Annotation of a text, or of a mapping: no text or key may contain a match of the pattern.
 
-    It is a pattern of its own, since the engines that read schemas look neither ahead nor behind.
+    It is a separate pattern because regular expressions of JSON schemas have no lookahead.
     """
 
     pattern: str
     why: str
-    """Follows the text that is refused."""
+    """The message, which follows the refused text."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Check after everything else."""
+        """Check after all other validators."""
         return core_schema.no_info_after_validator_function(self.checked, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Say the same in a schema."""
+        """Return the same check as JSON schema."""
         made = handler(schema)
         if made["type"] == "object":
             refused = {"description": self.why, "not": {}}
@@ -132,7 +129,7 @@ class Without:
         return {**made, "not": {"anyOf": [made["not"], text]} if "not" in made else text}
 
     def checked(self, value: Any) -> Any:
-        """Return a text or mapping as it is; raises ValueError."""
+        """Return a text or mapping unchanged. Raises ValueError."""
         for text in [value] if isinstance(value, str) else value:
             if re.search(self.pattern, text):
                 raise ValueError(f"{text!r} {self.why}")
@@ -140,7 +137,7 @@ class Without:
 
 
 def without_ours(*names: str) -> Without:
-    """Refuse variables that are set for every container, and those of some, as patterns."""
+    """Refuse the variables that Tidegate sets: those of every container, and these patterns."""
     return Without(f"^({'|'.join(('HOME', *names))})$", "is a variable that Tidegate sets itself")
 
 
@@ -150,54 +147,62 @@ CHOOSES_GPUS: Final = Without(
 )
 
 
-def form(pattern: str, hint: str, *, min_length: int | None = None, max_length: int | None = None) -> Any:
-    """Return what stands beside the type of a text: the pattern that it matches, and in words what is expected.
+def form(
+    pattern: str, hint: str, name: str = "", *, min_length: int | None = None, max_length: int | None = None
+) -> Any:
+    """Return the annotation of a text: its pattern, its form in words, and the format's name in the reference.
 
-    Editors show `patternErrorMessage` when the pattern fails.
+    Editors show `patternErrorMessage` if the pattern does not match.
     """
     expected = f"Expected {hint if ' ' in hint else 'a text such as ' + hint}."
-    extra = {"hint": hint, "patternErrorMessage": expected}
+    extra = {"hint": hint, "patternErrorMessage": expected} | ({"formatName": name} if name else {})
     return Field(pattern=pattern, json_schema_extra=dict(extra), min_length=min_length, max_length=max_length)
 
 
 _LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _DNS = "lower-case letters, digits and dashes, at most 63, no dash at either end"
-DnsLabel = Annotated[str, form(f"^{_LABEL}$", _DNS)]
+DnsLabel = Annotated[str, form(f"^{_LABEL}$", _DNS, "DNS label")]
 
 
 class Named(Section):
-    """A list item that overlays find by its name."""
+    """A list item that overlays merge by its name."""
 
     name: DnsLabel
-    """Its name: lower-case letters, digits and dashes (a DNS label, RFC 1123)."""
+    """Name, unique in its list."""
 
 
 class Renamable(Named):
-    """A list item that may be given another name: what was made of it keeps the name that it was made under."""
+    """A list item that you can rename: its objects keep their first name."""
 
     formerly: Annotated[tuple[DnsLabel, ...], NOT_IN_VALUES] = ()
-    """Names that it had before, the oldest first: its objects in a cluster keep that one."""
+    """Former names, the oldest first. Objects in a cluster keep the oldest name."""
 
     @property
     def made_as(self) -> str:
-        """The name that its objects have."""
+        """Return the name of its objects."""
         return self.formerly[0] if self.formerly else self.name
 
 
-_LETTER_FIRST = "lower-case letters, digits and dashes, with a letter first, as Services want it"
-ServiceLabel = Annotated[str, form(r"^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$", _LETTER_FIRST)]
+_LETTER_FIRST = "lower-case letters, digits and dashes, with a letter first, at most 63"
+ServiceLabel = Annotated[str, form(r"^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$", _LETTER_FIRST, "Service name")]
 _SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 ObjectName = Annotated[
     str,
-    form(rf"^{_SUBDOMAIN}$", "a Kubernetes object name: lower-case letters, digits, dashes and dots", max_length=253),
+    form(
+        rf"^{_SUBDOMAIN}$",
+        "lower-case letters, digits, dashes and dots, at most 253",
+        "object name",
+        max_length=253,
+    ),
 ]
 LABEL_TEXT = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _LABEL_KEY = rf"^({_SUBDOMAIN}/)?{LABEL_TEXT}$"
 LabelKey = Annotated[
-    str, form(_LABEL_KEY, "a Kubernetes label key, such as app or example.com/team", max_length=253 + 1 + 63)
+    str,
+    form(_LABEL_KEY, "a key such as app or example.com/team", "label key", max_length=253 + 1 + 63),
 ]
-_VALUE = "a Kubernetes label value: at most 63 letters, digits, dashes, dots and underscores"
-LabelValue = Annotated[str, form(f"^({LABEL_TEXT})?$", _VALUE)]
+_VALUE = "at most 63 letters, digits, dashes, dots and underscores"
+LabelValue = Annotated[str, form(f"^({LABEL_TEXT})?$", _VALUE, "label value")]
 Labels = dict[LabelKey, LabelValue]
 Annotations = dict[LabelKey, str]
 _OUR_ANNOTATIONS = (
@@ -206,16 +211,19 @@ _OUR_ANNOTATIONS = (
 )
 ForeignAnnotations = Annotated[Annotations, Without(_OUR_ANNOTATIONS, "is an annotation that Tidegate sets itself")]
 EnvironmentName = Annotated[
-    str, form(r"^[A-Za-z_][A-Za-z0-9_]*$", "a name of an environment variable: letters, digits and underscores")
+    str,
+    form(r"^[A-Za-z_][A-Za-z0-9_]*$", "letters, digits and underscores", "variable name"),
 ]
 Port = Annotated[int, Field(ge=1, le=65535)]
-Percent = Annotated[str, form(r"^(\d|[1-9]\d)(\.\d{1,3})?$", 'a text, such as "99.9", of a percentage below 100')]
+Percent = Annotated[
+    str, form(r"^(\d|[1-9]\d)(\.\d{1,3})?$", 'a percentage below 100 in quotes, such as "99.9"', "percentage")
+]
 Seconds = Annotated[int, Field(ge=1, le=86_400)]
-Text = Annotated[str, form(r"^\S(.*\S)?$", "one line of text, without white space at either end", min_length=1)]
+Text = Annotated[str, form(r"^\S(.*\S)?$", "one line of text, without white space at either end", "text", min_length=1)]
 HTTP_URL = r"^https?://[^\s/?#@]+(/[^\s?#]*)?$"
 HttpPath = Annotated[
     str,
-    form(proxy_process.PATH_PATTERN, "a path such as / or /inference, with no slash at its end, and no step . or .."),
+    form(proxy_process.PATH_PATTERN, "/ or a path such as /inference, without a slash at its end, . or ..", "URL path"),
 ]
 
 
@@ -227,13 +235,13 @@ RelativePath = Annotated[
 ]
 Host = Annotated[
     str,
-    form(rf"^{_LABEL}(\.{_LABEL})*$", "a host name such as inference.example.com", max_length=253),
-    Without(r"^[0-9.]+$", "is an address, and a host name is wanted"),
+    form(rf"^{_LABEL}(\.{_LABEL})*$", "a host name such as inference.example.com", "host name", max_length=253),
+    Without(r"^[0-9.]+$", "is an address instead of a host name"),
 ]
 
 
 def address(host: str) -> str:
-    """Return a host as it is; raises ValueError for one that looks like an address, and is none."""
+    """Return a host unchanged. Raises ValueError if it looks like an address but is not valid."""
     if re.fullmatch(r"[0-9.]+|.*:.*", host):
         try:
             ipaddress.ip_address(host)
@@ -252,11 +260,15 @@ HostOrAddress = Annotated[
 def _network(cidr: str) -> str:
     network = ipaddress.ip_network(cidr)
     if getattr(network.network_address, "scope_id", None) or str(network) != cidr:
-        raise ValueError(f"{cidr!r} is not how Kubernetes writes an address range; write {str(network)!r}")
+        raise ValueError(f"{cidr!r} is not an address range in Kubernetes' notation: write {str(network)!r}")
     return cidr
 
 
-Cidr = Annotated[str, AfterValidator(_network), Field(json_schema_extra={"examples": ["10.0.0.0/8"]})]
+Cidr = Annotated[
+    str,
+    AfterValidator(_network),
+    Field(json_schema_extra={"examples": ["10.0.0.0/8"], "formatName": "address range"}),
+]
 
 _QUANTITY = re.compile(r"^([0-9]+(?:\.[0-9]+)?)(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$")
 FACTORS: dict[str | None, int | Decimal] = {
@@ -267,21 +279,21 @@ FACTORS: dict[str | None, int | Decimal] = {
 }
 
 MOST_NUMBER = 2**53
-"""Beyond it a number in JSON is another one to those that read it as a floating-point number, as Helm does."""
+"""Larger numbers in JSON change if a program reads them as floating-point numbers, as Helm does."""
 LEAST_BYTES = 2**20
 
 
 @functools.lru_cache(maxsize=4096)
 def quantity_value(quantity: str) -> Decimal:
-    """Return a Kubernetes quantity as a number in its base unit (cores or bytes): `500m` is 0.5, `1Ki` is 1024.
+    """Return a Kubernetes quantity in its base unit (cores or bytes): `500m` is 0.5, `1Ki` is 1024.
 
-    Raises ValueError when it is none.
+    Raises ValueError if it is not valid.
     """
     match = _QUANTITY.fullmatch(quantity)
     if match is None:
         near = _QUANTITY.fullmatch(re.sub(r"\s|B(ytes?)?$", "", quantity))
         guess = f": did you mean {near[0]}?" if near else ""
-        raise ValueError(f"{quantity!r} is no Kubernetes quantity, such as 500m, 2 or 16Gi{guess}")
+        raise ValueError(f"{quantity!r} is not a Kubernetes quantity, such as 500m, 2 or 16Gi{guess}")
     return Decimal(match[1]) * FACTORS[match[2]]
 
 
@@ -293,15 +305,15 @@ def byte_count(quantity: str) -> int:
 def _positive_value(quantity: str) -> Decimal:
     value = quantity_value(quantity)
     if value <= 0:
-        raise ValueError(f"{quantity!r} must be more than nothing")
+        raise ValueError(f"{quantity!r} must be more than 0")
     if value > MOST_NUMBER:
-        raise ValueError(f"{quantity!r} is more than every reader of JSON can count, 2^53 (8Pi)")
+        raise ValueError(f"{quantity!r} is more than 2^53 (8Pi), the limit of exact numbers in JSON")
     return value
 
 
 def _whole_millicores(quantity: str) -> str:
     if _positive_value(quantity) % Decimal("0.001"):
-        raise ValueError(f"{quantity!r} is finer than a thousandth of a core, which Kubernetes does not know")
+        raise ValueError(f"{quantity!r} is not a multiple of 1m, the smallest part of a core in Kubernetes")
     return quantity
 
 
@@ -314,23 +326,23 @@ def _whole_bytes(quantity: str) -> str:
     return quantity
 
 
-def _quantity(*examples: str) -> Any:
-    wanted = f"Expected a Kubernetes quantity, such as {' or '.join(examples)}."
-    said = {"pattern": _QUANTITY.pattern, "patternErrorMessage": wanted}
-    return Field(max_length=24, json_schema_extra={**said, "examples": list(examples)})
+def _quantity(name: str, *examples: str) -> Any:
+    expected = f"Expected a Kubernetes quantity, such as {' or '.join(examples)}."
+    extra = {"pattern": _QUANTITY.pattern, "patternErrorMessage": expected, "formatName": name}
+    return Field(max_length=24, json_schema_extra={**extra, "examples": list(examples)})
 
 
-CpuQuantity = Annotated[str, AfterValidator(_whole_millicores), _quantity("500m", "2")]
-ByteQuantity = Annotated[str, AfterValidator(_whole_bytes), _quantity("512Mi", "16Gi")]
+CpuQuantity = Annotated[str, AfterValidator(_whole_millicores), _quantity("CPU quantity", "500m", "2")]
+ByteQuantity = Annotated[str, AfterValidator(_whole_bytes), _quantity("memory quantity", "512Mi", "16Gi")]
 
 
 def replicas_or_autoscaling(owner: Any) -> Any:
-    """An autoscaler owns the number of replicas."""
+    """Refuse replicas together with autoscaling."""
     if owner.replicas is None or owner.autoscaling is None:
         return owner
     raise ValueError(
-        "replicas and autoscaling cannot stand together: the autoscaler owns the number of replicas; "
-        "in an overlay, `replicas: null` takes the inherited number away"
+        "replicas and autoscaling exclude each other, because the autoscaler sets the number of replicas: remove one "
+        "(in an overlay, set `replicas: null`)"
     )
 
 
@@ -338,14 +350,14 @@ _LEAST_MEMORY = 16 * 2**20
 
 
 class Resources(Section):
-    """What a container asks of its node. The memory limit equals the request, so that nobody is evicted for it."""
+    """CPU and memory of a container. The memory limit equals the request, so the kubelet does not evict the pod."""
 
     cpu: CpuQuantity = "1"
-    """CPU cores asked for."""
+    """CPU request."""
     memory: ByteQuantity = "512Mi"
-    """Memory asked for, and its limit."""
+    """Memory request and limit."""
     cpu_limit: CpuQuantity | None = None
-    """CPU cores at the most; none by default, so that spare cores are used."""
+    """CPU limit. Without one, the container can use spare cores."""
 
     @model_validator(mode="after")
     def _memory_is_enough_for_a_process(self) -> Self:
@@ -355,50 +367,48 @@ class Resources(Section):
 
     @model_validator(mode="after")
     def _limit_is_at_least_the_request(self) -> Self:
-        """A container may not be held below what it asks for."""
         if self.cpu_limit is not None and quantity_value(self.cpu_limit) < quantity_value(self.cpu):
-            raise ValueError(f"cpuLimit {self.cpu_limit} is less than cpu {self.cpu}, which is asked for")
+            raise ValueError(f"cpuLimit {self.cpu_limit} is less than cpu {self.cpu}, the request")
         return self
 
 
 class ServerResources(Resources):
-    """What each replica of a server asks of its node. The memory limit equals the request."""
+    """CPU and memory of each replica of a server. The memory limit equals the request."""
 
     cpu: CpuQuantity = "2"
-    """CPU cores asked for."""
+    """CPU request."""
     memory: ByteQuantity = "8Gi"
-    """Memory asked for, and its limit; /dev/shm counts against it."""
+    """Memory request and limit, including /dev/shm."""
 
 
 class PolicyResources(Resources):
-    """What an eviction policy asks of its node. The memory limit equals the request."""
+    """CPU and memory of an eviction policy. The memory limit equals the request."""
 
     cpu: CpuQuantity = "100m"
-    """CPU cores asked for."""
+    """CPU request."""
     memory: ByteQuantity = "256Mi"
-    """Memory asked for, and its limit."""
+    """Memory request and limit."""
 
 
 class ReplicaBounds(Section):
-    """Between how many replicas an autoscaler may choose."""
+    """The bounds of an autoscaler."""
 
     min: Annotated[int, Field(ge=1, le=1000)]
-    """Replicas at the least."""
+    """Minimum number of replicas."""
     max: Annotated[int, Field(ge=1, le=1000)]
-    """Replicas at the most."""
+    """Maximum number of replicas."""
 
     @model_validator(mode="after")
     def _bounds_are_in_order(self) -> Self:
-        """An autoscaler's min is at most its max."""
         if self.min > self.max:
             raise ValueError(f"min {self.min} is more than max {self.max}")
         return self
 
 
 class CpuScaling(ReplicaBounds):
-    """Replicas follow CPU use."""
+    """Scales by CPU use."""
 
     kind: Literal["cpu"] = "cpu"
     """Kind of the autoscaler."""
     cpu_percent: Annotated[int, Field(ge=1, le=100)] = 70
-    """CPU use, in per cent of what is asked for, that the autoscaler aims at."""
+    """Target CPU use, in per cent of the request."""

@@ -1,4 +1,4 @@
-"""Datasets: the volumes that hold model repositories. Every server mounts them read-only."""
+"""Datasets: the volumes with model repositories. Every server mounts them read-only."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -23,55 +23,55 @@ from .base import (
 
 AbsolutePath = Annotated[
     str,
-    form(r"^/(\S(.*\S)?)?$", "an absolute path, such as /exports/models"),
-    Without(r"(^|/)\.\.?(/|$)", "must be without . and .."),
+    form(r"^/(\S(.*\S)?)?$", "an absolute path, such as /exports/models", "absolute path"),
+    Without(r"(^|/)\.\.?(/|$)", "cannot contain . or .."),
 ]
 
 
 class DominoDataset(Section):
-    """Places everything below `filecache/<dataset id>`, where Domino keeps a dataset on its shared volume."""
+    """A Domino dataset. Domino keeps it in `filecache/<dataset id>` of its shared volume."""
 
     dataset_id: Annotated[str, form(r"^[A-Za-z0-9-]+$", "the id in the dataset's URL")]
     """Id of the Domino dataset."""
 
     @property
     def folder(self) -> str:
-        """Its folder on the volume."""
+        """Return its directory on the volume."""
         return f"filecache/{self.dataset_id}"
 
 
 class DatasetBase(Renamable):
-    """What datasets of every kind have."""
+    """Keys of datasets of every kind."""
 
     domino: Annotated[DominoDataset | None, NOT_IN_VALUES] = None
-    """Set where the volume is Domino's shared one and the models lie in a Domino dataset."""
+    """The Domino dataset with the models, if the volume is Domino's shared volume."""
     writers: Annotated[tuple[Text, ...], NOT_IN_VALUES] = ()
-    """Who may write models into it outside of the servers: groups, as your identity provider names them."""
+    """Groups of your identity provider that may write models to it."""
 
 
 class VolumeBase(DatasetBase):
-    """What datasets have that become a volume and its claim."""
+    """Keys of datasets for which Tidegate creates a volume and a claim."""
 
     capacity: ByteQuantity = "100Gi"
-    """Size that the volume and its claim state; shared file systems do not enforce it."""
+    """Nominal size of volume and claim. Shared file systems do not enforce it."""
     mount_options: tuple[Text, ...] = ()
-    """Options of the mount, such as tls or nconnect=8."""
+    """Mount options, such as tls or nconnect=8."""
     access_mode: Literal["ReadOnlyMany", "ReadWriteMany"] = "ReadOnlyMany"
-    """Access mode of the volume and its claim; servers mount it read-only either way."""
+    """Access mode of volume and claim. Servers always mount it read-only."""
     storage_class: ObjectName | None = None
-    """Class that volume and claim name; else the data plane's for this kind, else none."""
+    """Storage class of volume and claim. The default is the data plane's for this kind, if any."""
 
 
 class EfsDataset(VolumeBase):
-    """An Amazon EFS file system, by the EFS CSI driver."""
+    """An Amazon EFS file system, through the EFS CSI driver."""
 
     kind: Literal["efs"]
     file_system_id: Annotated[str, form(r"^fs-[0-9a-f]+$", "fs-0123456789abcdef0")]
     """Id of the file system."""
     access_point_id: Annotated[str, form(r"^fsap-[0-9a-f]+$", "fsap-0123456789abcdef0")] | None = None
-    """Access point, which fixes the root folder and the user; the file system's root without one."""
+    """Access point, which sets the root directory and the user. The default is the file system's root."""
     access_mode: Literal["ReadWriteMany"] = "ReadWriteMany"
-    """Access mode of the volume and its claim; the EFS driver knows no other. Servers mount it read-only."""
+    """Access mode of volume and claim, the only one of the EFS driver. Servers mount it read-only."""
 
 
 class NfsSource(Section):
@@ -79,7 +79,7 @@ class NfsSource(Section):
 
     kind: Literal["nfs"]
     server: HostOrAddress
-    """Host that exports it, by name or address."""
+    """Host name or address of the NFS server."""
     path: AbsolutePath
     """Exported path."""
 
@@ -95,45 +95,45 @@ class CsiSource(Section):
     driver: ObjectName
     """Name of the driver, such as s3.csi.aws.com, gcsfuse.csi.storage.gke.io or blob.csi.azure.com."""
     volume_handle: Text
-    """The driver's own name of the volume."""
+    """The driver's name of the volume."""
     volume_attributes: dict[Text, str] = Field(default_factory=dict)
-    """Attributes that the driver wants, such as bucketName. Never a secret."""
+    """Attributes for the driver, such as bucketName. Never a secret."""
     fs_type: Text | None = None
-    """File system, for drivers of block volumes."""
+    """File system type, for drivers of block volumes."""
     node_publish_secret: ObjectName | None = None
-    """Secret, in the environment's namespace, that the driver reads when it mounts."""
+    """Secret in the environment's namespace that the driver reads for the mount."""
 
 
 _BELOW = re.compile(r"-*(?:prefix|only-dir|subdirectory)[ =](.+)")
-"""Options by which drivers mount a part of a bucket: Mountpoint for S3, GCS FUSE and blobfuse2."""
+"""Mount options for a part of a bucket: Mountpoint for S3, GCS FUSE and blobfuse2."""
 
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder of a store, or a prefix of a bucket, that a server reads."""
+    """A directory of a store, or a prefix of a bucket, that a server reads."""
 
     label: str  # The dataset's name, or the bucket's address.
     store: tuple[str, ...]
     path: str
-    point: str = ""  # An access point of EFS, which may lie anywhere below the root.
+    point: str = ""  # An access point of EFS, which can be anywhere below the root.
 
     @property
     def place(self) -> tuple[tuple[str, ...], str, str]:
-        """What two names of one folder have in common."""
+        """Return a key that is equal for all names of one directory."""
         return self.store, self.path.strip("/"), self.point
 
     def overlaps(self, other: "Folder") -> bool:
-        """Say whether one holds the other."""
+        """Return whether one contains the other."""
         if self.store != other.store:
             return False
         if self.point != other.point:
-            return "" in (self.point, other.point)  # another access point surely lies elsewhere
+            return "" in (self.point, other.point)  # Two access points are in different places.
         one, two = (f"{folder.path.strip('/')}/".lstrip("/") for folder in (self, other))
         return one.startswith(two) or two.startswith(one)
 
 
 def mounted_part(options: Iterable[str]) -> str:
-    """Return the folder of a bucket that options of its mount choose; an empty text for all of it."""
+    """Return the directory of a bucket that mount options select, or an empty string for the whole bucket."""
     return next((found[1].strip("/") for option in options if (found := _BELOW.fullmatch(option))), "")
 
 
@@ -143,7 +143,7 @@ _DISKS = {
     "disk.csi.azure.com": ("ReadOnlyMany",),
     "pd.csi.storage.gke.io": ("ReadOnlyMany",),
 }
-"""Drivers of the clouds' disks, with the access modes that they have of those that several nodes can share."""
+"""Drivers of cloud disks, with their access modes that several nodes can share."""
 
 
 class CsiDataset(CsiSource, VolumeBase):
@@ -151,54 +151,55 @@ class CsiDataset(CsiSource, VolumeBase):
 
     @property
     def read_by_pods(self) -> bool:
-        """Whether the pods that mount it read the store themselves, by a sidecar, and not a driver on their node."""
+        """Return whether a sidecar in the pods reads the store, instead of a driver on the node."""
         return self.driver == GCS_FUSE
 
     @property
     def identity_of_pods(self) -> Literal["aws", "gcp"] | None:
-        """Cloud of the identity of the pods by which the driver reads; None if the driver has its own."""
+        """Return the cloud of the pods' identity if the driver uses it, or None if the driver has another identity."""
         if self.driver == "s3.csi.aws.com" and self.volume_attributes.get("authenticationSource") == "pod":
             return "aws"
         return "gcp" if self.driver == GCS_FUSE else None
 
     @property
     def store(self) -> tuple[tuple[str, str], str] | None:
-        """What it mounts, as another kind of dataset or the address of a bucket tells it, and a folder in that."""
-        said = self.volume_attributes
+        """Return the store of the volume, as other datasets or bucket addresses name it, and a directory in it."""
+        attributes = self.volume_attributes
         match self.driver:
             case "efs.csi.aws.com":  # <file system>[:<sub path>[:<access point>]]
                 system, _, rest = self.volume_handle.partition(":")
                 return ("efs", system), rest.partition(":")[0]
-            case "s3.csi.aws.com" if "bucketName" in said:
-                return ("s3", said["bucketName"]), ""
+            case "s3.csi.aws.com" if "bucketName" in attributes:
+                return ("s3", attributes["bucketName"]), ""
             case "gcsfuse.csi.storage.gke.io":
-                name = self.volume_handle.partition(":")[0]  # what follows tells volumes of one bucket apart
-                return ("gs", said.get("bucketName", name) if name == "_" else name), ""
-            case "blob.csi.azure.com" if {"storageAccount", "containerName"} <= said.keys():
-                return ("as", said["storageAccount"]), said["containerName"]
-            case "file.csi.azure.com" if {"storageAccount", "shareName"} <= said.keys():
-                return ("azurefile", said["storageAccount"]), f"{said['shareName']}/{said.get('folderName', '')}"
-            case "nfs.csi.k8s.io" if {"server", "share"} <= said.keys():
-                return ("nfs", said["server"]), f"{said['share']}/{said.get('subDir', '')}"
-            case "smb.csi.k8s.io" if "source" in said:
-                return ("smb", said["source"]), said.get("subDir", "")
-            case "cephfs.csi.ceph.com" if {"clusterID", "fsName", "rootPath"} <= said.keys():
-                return ("cephfs", f"{said['clusterID']}/{said['fsName']}"), said["rootPath"]
+                name = self.volume_handle.partition(":")[0]  # The rest distinguishes volumes of one bucket.
+                return ("gs", attributes.get("bucketName", name) if name == "_" else name), ""
+            case "blob.csi.azure.com" if {"storageAccount", "containerName"} <= attributes.keys():
+                return ("as", attributes["storageAccount"]), attributes["containerName"]
+            case "file.csi.azure.com" if {"storageAccount", "shareName"} <= attributes.keys():
+                path = f"{attributes['shareName']}/{attributes.get('folderName', '')}"
+                return ("azurefile", attributes["storageAccount"]), path
+            case "nfs.csi.k8s.io" if {"server", "share"} <= attributes.keys():
+                return ("nfs", attributes["server"]), f"{attributes['share']}/{attributes.get('subDir', '')}"
+            case "smb.csi.k8s.io" if "source" in attributes:
+                return ("smb", attributes["source"]), attributes.get("subDir", "")
+            case "cephfs.csi.ceph.com" if {"clusterID", "fsName", "rootPath"} <= attributes.keys():
+                return ("cephfs", f"{attributes['clusterID']}/{attributes['fsName']}"), attributes["rootPath"]
         return None
 
     @model_validator(mode="after")
     def _a_disk_is_no_shared_volume(self) -> Self:
-        """A disk with a file system is attached to one node, or to several that only read it."""
+        """Refuse a disk for several nodes, except if they only read it and the driver supports that."""
         modes = _DISKS.get(self.driver, (self.access_mode,))
         if self.access_mode not in modes:
-            instead = f"say accessMode {modes[0]}, or " if modes else ""
-            shared = "use a file system or bucket that is shared"
-            raise ValueError(f"a disk of {self.driver} cannot be mounted {self.access_mode}: {instead}{shared}")
+            instead = f"set accessMode {modes[0]}, or " if modes else ""
+            shared = "set a driver of a shared file system or bucket"
+            raise ValueError(f"nodes cannot mount a disk of {self.driver} {self.access_mode}: {instead}{shared}")
         return self
 
 
 class HostPathSource(Section):
-    """A folder of the node, for local environments only."""
+    """A directory of the node, for local environments only."""
 
     kind: Literal["hostPath"]
     path: AbsolutePath
@@ -206,11 +207,11 @@ class HostPathSource(Section):
 
 
 class HostPathDataset(HostPathSource, VolumeBase):
-    """A folder of the node, for local environments only."""
+    """A directory of the node, for local environments only."""
 
 
 class ClaimDataset(DatasetBase):
-    """A PersistentVolumeClaim that exists already in the environment's namespace; it is used and never changed."""
+    """An existing PersistentVolumeClaim in the environment's namespace. Tidegate never changes it."""
 
     kind: Literal["claim"]
     claim_name: ObjectName
@@ -230,20 +231,20 @@ class DatasetRepository(Section):
     dataset: Text
     """Name of the dataset."""
     path: RelativePath | None = None
-    """Folder of the repository below the dataset's root; the root itself without one."""
+    """Directory of the repository below the dataset's root. The default is the root."""
 
 
 class ObjectStoreRepository(Section):
-    """A model repository straight in object storage; Triton reads it itself, or the policy that stages it."""
+    """A model repository in object storage. Triton reads it, or the policy that stages files."""
 
     url: ObjectStoreUrl
-    """`s3://bucket/prefix`, `gs://bucket/prefix` or `as://account/container/prefix`."""
+    """Address of the repository."""
     writers: tuple[Text, ...] = ()
-    """Who may write models into it: groups, as your identity provider names them."""
+    """Groups of your identity provider that may write models to it."""
 
 
 def _repository_tag(value: Any) -> str:
-    """Return which repository is meant: one with a key of object storage, mistyped perhaps, else one in a dataset."""
+    """Return the kind of a repository: object storage if it has such a key (perhaps with a typo), or else a dataset."""
     if isinstance(value, Mapping):
         keys = [str(key) for key in value]
         is_bucket = "dataset" not in keys and bool("writers" in keys or get_close_matches("url", keys))
@@ -256,4 +257,4 @@ ModelRepository = Annotated[
     Annotated[DatasetRepository, Tag("dataset")] | Annotated[ObjectStoreRepository, Tag("object-store")],
     Discriminator(_repository_tag),
 ]
-"""Where the models of a server lie; the keys that are said tell which of the two it is."""
+"""The repository of a server. Its keys determine which of the two it is."""

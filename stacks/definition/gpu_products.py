@@ -1,8 +1,8 @@
-"""NVIDIA's GPUs: the node labels of each product, its memory, and the slices into which MIG cuts it.
+"""NVIDIA's GPUs: the node labels of each product, its memory, and its MIG profiles.
 
 Sources: NVIDIA MIG User Guide ("Supported GPUs", "Supported MIG Profiles"), mig-parted's `config-default.yaml`, and GPU
-Feature Discovery, which makes the label of the product's name. A label proves nothing by itself: the 480GB of a GH200
-are its CPU's. So a product without an entry here has no number at all.
+Feature Discovery, which derives the label from the product's name. Tidegate never reads a number from a label, because
+the 480GB of a GH200 is its CPU's memory. A product without an entry here has no numbers.
 """
 
 import re
@@ -12,41 +12,41 @@ from typing import Final
 
 GB: Final = 10**9
 MEDIA = "+me"
-"""What the profile of a slice with media engines has. A GPU has engines for one such slice."""
+"""In the profile of a slice with media engines. A GPU has engines for one such slice."""
 
 
 @dataclass(frozen=True)
 class GpuProduct:
-    """A GPU; `memory_gb` is the whole GPU's memory in decimal gigabytes."""
+    """A GPU product. `memory_gb` is the memory of the whole GPU in decimal gigabytes."""
 
     name: str
     labels: re.Pattern[str]
     memory_gb: int
     profiles: Mapping[str, tuple[int, int]]
-    """MIG profile → compute slices and memory slices that it takes; empty if MIG cannot cut this GPU."""
+    """MIG profile → its compute slices and memory slices. Empty without MIG support."""
 
     @property
     def slices(self) -> tuple[int, int]:
-        """Compute slices and memory slices of the whole GPU."""
+        """Return the compute slices and memory slices of the whole GPU."""
         return max(self.profiles.values(), default=(1, 1))
 
     @property
     def plain(self) -> tuple[str, ...]:
-        """Profiles without a choice of engines, one of each size: those that Tidegate proposes."""
+        """Return the profiles that Tidegate recommends: one of each size, without a choice of engines."""
         by_size = {size: profile for profile, size in [*self.profiles.items()][::-1] if profile.endswith("gb")}
         return tuple(profile for profile in self.profiles if by_size.get(self.profiles[profile]) == profile)
 
     @property
     def bytes(self) -> int:
-        """Memory of the whole GPU."""
+        """Return the memory of the whole GPU."""
         return self.memory_gb * GB
 
     def slice_bytes(self, profile: str) -> int:
-        """Return the memory of a slice; its profile's name rounds it, sometimes up."""
+        """Return the memory of a slice in bytes. The number in a profile's name is rounded, sometimes up."""
         return self.bytes * self.profiles[profile][1] // self.slices[1]
 
 
-_FORM: Final = r"(-(SXM\d?|PCIe|HBM\d[eE]?|AC|Active))*"  # What else a label may say: nothing that other GPUs have too.
+_FORM: Final = r"(-(SXM\d?|PCIe|HBM\d[eE]?|AC|Active))*"  # Other parts of labels that are the same GPU.
 
 
 def _product(
@@ -57,7 +57,7 @@ def _product(
 
 
 def _sevenths(one: int, double: int, half: int, whole: int) -> dict[str, tuple[int, int]]:
-    """Return the profiles of a GPU of seven compute slices and eight memory slices, by the memory in their names."""
+    """Return the profiles of a GPU with seven compute slices and eight memory slices, by the memory in their names."""
     return {
         f"1g.{one}gb": (1, 1),
         f"1g.{one}gb+me": (1, 1),
@@ -88,7 +88,7 @@ PRODUCTS: Final = (
     _product("H200-141GB", rf"H200(-NVL)?{_FORM}(-141GB{_FORM})?", 141, _sevenths(18, 35, 71, 141)),
     _product("GH200-144GB", rf"GH200-144GB?{_FORM}", 144, _sevenths(18, 36, 72, 144)),
     _product("B200", rf"B200{_FORM}", 180, _sevenths(23, 45, 90, 180)),
-    # Drivers differ in how they name its slices.
+    # The names of its slices depend on the driver.
     _product("GB200", rf"GB200{_FORM}", 186, {**_sevenths(23, 47, 93, 186), **_sevenths(24, 47, 95, 189)}),
     _product("B300", rf"B300{_FORM}", 269, _sevenths(34, 67, 135, 269)),
     _product("GB300", rf"GB300(-NVL)?{_FORM}", 278, _sevenths(35, 70, 139, 278)),
@@ -110,20 +110,20 @@ PRODUCTS: Final = (
 
 
 def gpu_product(label: str | None) -> GpuProduct | None:
-    """Return the product that a node label `nvidia.com/gpu.product` stands for; None if it is not in the table."""
+    """Return the product of a node label `nvidia.com/gpu.product`, or None if it is not in the table."""
     return next((product for product in PRODUCTS if product.labels.fullmatch(label or "")), None)
 
 
 def gpu_bytes(label: str | None) -> int | None:
-    """Return the memory of a whole GPU by its node label; None for a product that is not in the table."""
+    """Return the bytes of memory of a whole GPU by its node label, or None if the product is not in the table."""
     product = gpu_product(label)
     return product.bytes if product else None
 
 
 def slice_bytes(profile: str, label: str | None = None) -> int | None:
-    """Return the memory of a slice of this product, without a product the least that one of this profile has.
+    """Return the bytes of memory of a slice, without a product the least of all products with the profile.
 
-    None for a product that is not in the table, and for a profile that it has not.
+    None if the product is not in the table, or does not have the profile.
     """
     products = PRODUCTS if label is None else filter(None, [gpu_product(label)])
     return min((each.slice_bytes(profile) for each in products if profile in each.profiles), default=None)

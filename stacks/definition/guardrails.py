@@ -1,4 +1,4 @@
-"""Guardrails: how severe each is here, who answers for an exception and until when, and what GPUs may cost."""
+"""Guardrails: their severities, exceptions, and limits on GPUs and cost."""
 
 from datetime import date
 from difflib import get_close_matches
@@ -23,13 +23,13 @@ _REMOVED = (
 
 
 def _known(name: str) -> str:
-    """Refuse what is no guardrail: a severity or waiver of it would have no effect."""
+    """Refuse an unknown guardrail, because its severity or waiver would have no effect."""
     if name not in BY_NAME:
         if name in _REMOVED:
-            now = "tidegate check or Tidegate itself does its work, without severities or waivers"
-            raise ValueError(f'the guardrail "{name}" no longer exists: take its name away; {now} (CHANGELOG.md)')
+            now = "Tidegate enforces it without severities and waivers (CHANGELOG.md)"
+            raise ValueError(f'the guardrail "{name}" no longer exists, because {now}: remove it')
         near = get_close_matches(name, BY_NAME, n=1)
-        guess = f': did you mean "{near[0]}"?' if near else "; docs/guardrails.md lists them all"
+        guess = f': did you mean "{near[0]}"?' if near else ": docs/guardrails.md lists all"
         raise ValueError(f'there is no guardrail "{name}"{guess}')
     return name
 
@@ -38,14 +38,14 @@ def _day(text: str) -> str:
     try:
         date.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{text!r} is no day of the calendar, such as 2027-03-31") from None
+        raise ValueError(f"{text!r} is not a day of the calendar, such as 2027-03-31") from None
     return text
 
 
 GuardrailName = Annotated[str, AfterValidator(_known), Field(json_schema_extra={"enum": [*BY_NAME]})]
 Day = Annotated[
     str,
-    form(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", "a day written as year, month and day, such as 2027-03-31"),
+    form(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", "year, month and day, such as 2027-03-31", "day"),
     AfterValidator(_day),
 ]
 
@@ -55,30 +55,28 @@ OneObject = Annotated[str, form(r"^[A-Z][A-Za-z]*/[a-z0-9]([-a-z0-9.]*[a-z0-9])?
 
 
 class Waiver(Named):
-    """An exception from a guardrail: somebody answers for it, for a reason, and until a day."""
+    """An exception from a guardrail, with an owner, a reason and a last day."""
 
     rule: GuardrailName
-    """Name of the guardrail, as docs/guardrails.md has it."""
+    """Name of the guardrail (docs/guardrails.md)."""
     object: OneObject | None = None
-    """The one object that it is about, as findings name it; every object of the environment without."""
+    """Object of the exception, as findings name it. The default is all objects of the environment."""
     owner: Text
-    """Who answers for it: a person or a team that can be asked."""
+    """Person or team that is responsible for it."""
     reason: Text
-    """Why the exception is needed."""
+    """Reason for the exception."""
     until: Day
-    """Its last day; from the next one the guardrail holds again."""
+    """Last day of the exception."""
 
 
 class Guardrails(Section):
-    """What every rendering, preview and chart of an environment is held to; docs/guardrails.md explains each rule."""
+    """Settings of the guardrails for every rendering, preview and chart of an environment (docs/guardrails.md)."""
 
     severities: dict[GuardrailName, Literal["advisory", "mandatory"]] = Field(default_factory=dict)
-    """Severities that differ from a guardrail's own: mandatory stops a command, advisory is only said."""
+    """Severities that replace a guardrail's default: mandatory fails a command, advisory prints a warning."""
     waivers: tuple[Waiver, ...] = ()
-    """Exceptions, each with an owner, a reason and an end."""
+    """Exceptions."""
     gpu_slices: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
-    """How many GPU slices the environment may take on one data plane, autoscalers at their most; a whole GPU counts as
-    one. No ceiling without."""
+    """Limit of GPU slices on each data plane, with autoscalers at their maximum. A whole GPU counts as one."""
     monthly_budget: Annotated[int, Field(ge=0, le=1_000_000_000)] | None = None
-    """What its GPU devices may cost a month (730 hours) on one data plane, autoscalers at their most, by the prices
-    under gpus and in their currency; each device needs a price then. No ceiling without."""
+    """Limit of GPU cost a month on each data plane, with autoscalers at their maximum. Each device needs a price."""

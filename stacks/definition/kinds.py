@@ -1,4 +1,4 @@
-"""A server's `kind` decides which class it is of, and so which keys it may have."""
+"""The class of a server, and so its keys, by its `kind`."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
@@ -15,7 +15,7 @@ KINDS: Final[Mapping[str, type[Server]]] = {"triton": TritonServer, "openai": Op
 
 
 class TritonByDefault:
-    """Annotation of a server's type: a server without a kind is a Triton. Editors read the same in the schema."""
+    """Annotation of a server's type: kind is triton by default, in validation and in the schema for editors."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_before_validator_function(_with_kind, handler(source))

@@ -1,9 +1,9 @@
-"""Which slices stand on how many GPUs, by the places that NVIDIA's driver has for the instances of each profile.
+"""Placement of MIG slices on GPUs, by the places of NVIDIA's driver for the instances of each profile.
 
 Source: NVIDIA MIG User Guide, "MIG Device Names" and the placements of `nvidia-smi mig -lgipp`. Most GPUs have eight
-memory slices. The low half holds a 4g, a 3g or two pairs; the high half a 3g, or a pair and one that lacks its second
-compute slice: there a 1g has place, or the 1g of twice the memory, and no 2g. A GPU of four slices is a low half alone.
-So what fits is counted, and not searched for.
+memory slices. The low half has space for a 4g, a 3g or two pairs. The high half has space for a 3g, or for two pairs,
+one of them without its second compute slice. A 1g, or a 1g with double memory, fits there, but no 2g. A GPU with four
+slices is only a low half. So these functions count instead of searching.
 """
 
 from bisect import bisect_left
@@ -16,18 +16,18 @@ from .gpu_products import MEDIA, GpuProduct
 Cut = dict[str, int]
 """Profile → slices of it on one GPU."""
 _KINDS: Final = ((7, 8), (4, 4), (3, 4), (2, 2), (1, 2), (1, 1))
-"""Compute and memory slices of the sizes that there are, the hardest to place first."""
+"""Compute and memory slices of all sizes, the hardest to place first."""
 
 
 def fewest_gpus(product: GpuProduct, slices: Mapping[str, int]) -> int:
-    """Return on how many GPUs these slices stand, where each GPU is cut as serves best."""
+    """Return the smallest number of GPUs that hold these slices."""
     return bisect_left(range(sum(slices.values())), True, key=lambda gpus: stand_on(product, slices, gpus))
 
 
 def stand_on(product: GpuProduct, slices: Mapping[str, int], gpus: int) -> bool:
-    """Say whether so many GPUs hold these slices; ValueError for a profile that the product has not."""
+    """Return whether `gpus` GPUs hold these slices. Raises ValueError for an unknown profile of the product."""
     seven, four, three, two, twin, one = map(len, _by_kind(product, slices).values())
-    halves = gpus - seven  # Low ones, and of most products as many high ones.
+    halves = gpus - seven  # Low halves. Most products have as many high halves.
     high = halves if product.slices[1] == 8 else 0
     low = halves - four - max(0, three - high)
     high = max(0, high - three)
@@ -37,15 +37,15 @@ def stand_on(product: GpuProduct, slices: Mapping[str, int], gpus: int) -> bool:
 
 
 def cuts(product: GpuProduct, slices: Mapping[str, int]) -> list[Cut]:
-    """Return how each of the fewest GPUs that hold these slices is cut, to hold them and nothing else.
+    """Return the cut of each of the fewest GPUs that hold exactly these slices.
 
-    Of slices with media engines there may be one at the most.
+    The limit is one slice with media engines.
     """
     gpus = [Counter[str]() for _ in range(fewest_gpus(product, slices))]
     left = _by_kind(product, slices)
 
     def put(kind: tuple[int, int], places: list[Counter[str]]) -> list[Counter[str]]:
-        """Put the slices of a kind on the first of these places; return those that are left."""
+        """Put the slices of a kind on the first of these places, and return the remaining places."""
         some, left[kind] = left[kind][: len(places)], left[kind][len(places) :]
         for gpu, profile in zip(places, some, strict=False):
             gpu[profile] += 1
@@ -62,7 +62,7 @@ def cuts(product: GpuProduct, slices: Mapping[str, int]) -> list[Cut]:
 
 
 def filled(product: GpuProduct, cut: Mapping[str, int], profiles: Iterable[str]) -> Cut:
-    """Return a cut with as many more slices of these profiles as still have a place, larger ones first."""
+    """Return a cut with as many additional slices of these profiles as fit, larger ones first."""
     full = Counter(cut)
     for profile in sorted(profiles, key=product.profiles.__getitem__, reverse=True):
         while stand_on(product, full + Counter({profile: 1}), 1):
@@ -71,7 +71,7 @@ def filled(product: GpuProduct, cut: Mapping[str, int], profiles: Iterable[str])
 
 
 def most_on_one_gpu(product: GpuProduct, slices: Mapping[str, int]) -> Cut:
-    """Return the most of these slices that stand on one GPU together: of as many kinds, then as much, as can be."""
+    """Return the most of these slices that fit on one GPU: as many profiles, then as much memory, as possible."""
     found: list[Cut] = [{}]
     for profile, count in slices.items():
         more = ({**cut, profile: number} for cut in found for number in range(1, count + 1))
@@ -80,7 +80,7 @@ def most_on_one_gpu(product: GpuProduct, slices: Mapping[str, int]) -> Cut:
 
 
 def unused(product: GpuProduct, cut: Mapping[str, int]) -> tuple[int, int]:
-    """Return how many compute slices and memory slices of a GPU belong to none of a cut's slices."""
+    """Return the numbers of compute slices and memory slices of a GPU that a cut does not use."""
     compute, memory = (
         whole - sum(product.profiles[profile][part] * count for profile, count in cut.items())
         for part, whole in enumerate(product.slices)
@@ -91,8 +91,8 @@ def unused(product: GpuProduct, cut: Mapping[str, int]) -> tuple[int, int]:
 def part_of_gpu(product: GpuProduct, profile: str, cut: Mapping[str, int] | None = None) -> float:
     """Return the part of a GPU that a slice takes: the larger of its parts of the compute and of the memory slices.
 
-    All slices of a cut are one GPU at the most, and exactly one if no other slice has a place beside them: if their
-    parts sum to another number, each is divided by it.
+    The parts of a cut sum to one GPU at most, and to exactly one if no other slice fits. If they sum to another number,
+    each is divided by it.
     """
 
     def part(one: str) -> float:
@@ -105,7 +105,7 @@ def part_of_gpu(product: GpuProduct, profile: str, cut: Mapping[str, int] | None
 
 
 def words(cut: Mapping[str, int]) -> str:
-    """Return a cut for people: `1 × 3g.40gb + 4 × 1g.10gb`."""
+    """Return a cut as text: `1 × 3g.40gb + 4 × 1g.10gb`."""
     return " + ".join(f"{count} × {profile}" for profile, count in cut.items())
 
 
@@ -113,7 +113,7 @@ def _by_kind(product: GpuProduct, slices: Mapping[str, int]) -> dict[tuple[int, 
     found: dict[tuple[int, int], list[str]] = {kind: [] for kind in _KINDS}
     for profile, count in slices.items():
         if profile not in product.profiles:
-            raise ValueError(f"{product.name} has no MIG profile {profile}; it has {', '.join(product.profiles)}")
+            raise ValueError(f"{product.name} has no MIG profile {profile}. It has {', '.join(product.profiles)}")
         found[product.profiles[profile]] += [profile] * count
     return found
 

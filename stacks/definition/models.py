@@ -1,4 +1,4 @@
-"""Models: where each is served, and how its traffic is split."""
+"""Models: the server of each, and the split of its traffic."""
 
 from typing import Annotated, ClassVar, Self
 
@@ -7,61 +7,64 @@ from tidegate_contracts.openai import LONGEST_SERVED_NAME, SERVED_NAME_PATTERN
 
 from .base import MOST_NUMBER, NOT_IN_VALUES, ByteQuantity, Condition, Conditional, DnsLabel, Section, Without, form
 
-_AS_A_FOLDER = "letters, digits, dots, dashes and underscores, as its folder in the repository"
+_AS_A_DIRECTORY = "letters, digits, dots, dashes and underscores, at most 127"
 MODEL_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}$"
-ModelName = Annotated[str, form(MODEL_NAME, _AS_A_FOLDER)]
-_AS_CLIENTS_SAY = (
+ModelName = Annotated[str, form(MODEL_NAME, _AS_A_DIRECTORY, "model name")]
+_IN_REQUESTS = (
     "letters, digits, dots, dashes, underscores and colons, at most 255, with single slashes between them, "
     "as in meta/llama-3.1-8b-instruct"
 )
-ServedName = Annotated[str, form(f"^{SERVED_NAME_PATTERN}$", _AS_CLIENTS_SAY, max_length=LONGEST_SERVED_NAME)]
-_MLFLOWS_OWN = "is an alias that MLflow keeps for itself; name another, such as champion"
+ServedName = Annotated[str, form(f"^{SERVED_NAME_PATTERN}$", _IN_REQUESTS, max_length=LONGEST_SERVED_NAME)]
+_MLFLOWS_OWN = "is an alias that MLflow reserves: set another, such as champion"
 Alias = Annotated[ModelName, Without(r"^([lL][aA][tT][eE][sS][tT]|[vV][0-9]+)$", _MLFLOWS_OWN)]
 Weight = Annotated[int, Field(ge=0, le=100)]
 
 
 class VersionShare(Section):
-    """A share of the traffic for one version."""
+    """A version with its share of the traffic."""
 
     version: Annotated[int, Field(ge=1, le=MOST_NUMBER)]
-    """Version, as its folder in the repository."""
+    """Version, the name of its directory in the repository."""
     weight: Weight
-    """Share of the requests, in per cent; the shares of a model sum to 100."""
+    """Share of the requests, in per cent. The shares of a model sum to 100."""
     pool: Annotated[DnsLabel | None, NOT_IN_VALUES] = None
-    """Pool of the model's server that serves this version, where that is another than the model's (kind openai)."""
+    """Pool of this version (kind openai). The default is the model's pool."""
 
 
-_ONE_WAY = "versions and alias cannot stand together: say either the versions or the alias"
+_ONE_WAY = "versions and alias exclude each other: remove one"
 
 
 class Model(Conditional):
-    """One model that clients may call."""
+    """A model that clients can call.
 
-    conditions: ClassVar = (Condition("traffic_is_said_once", _ONE_WAY, forbids=("alias",), when={"versions": ()}),)
+    If a model has an `alias`, its configuration (config.pbtxt) contains the version of the alias: the entry
+    `tidegate.alias.<alias>` of `parameters`, as `string_value`. `tidegate deploy` and `tidegate promote` write it.
+    Without that entry, the proxy responds `busy`.
+    """
+
+    conditions: ClassVar = (Condition("traffic_is_split_once", _ONE_WAY, forbids=("alias",), when={"versions": ()}),)
     name: ModelName
-    """Its name, which is its folder in the repository."""
+    """Name, which is also its directory in the repository."""
     server: Annotated[DnsLabel, NOT_IN_VALUES]
-    """Server that serves it."""
+    """Server of the model."""
     pool: Annotated[DnsLabel | None, NOT_IN_VALUES] = None
-    """Pool of that server; needed where the server has several, unless each version names its own."""
+    """Pool of the server. Required if the server has several, unless each version has one."""
     versions: tuple[VersionShare, ...] = ()
-    """Versions and their shares of the traffic; without versions and alias, the newest."""
+    """Versions and their shares of the traffic. Without versions and alias, the newest version gets all."""
     alias: Alias | None = None
-    """Alias in the registry that says which version is served; not together with versions. The model's own
-    configuration (config.pbtxt) tells which that is, in the entry tidegate.alias.<alias> of its parameters, with the
-    version as string_value: the tool that publishes the model writes it. Without it calls are refused as busy."""
+    """Alias in the registry of the version that gets all requests, instead of versions."""
     served_names: tuple[ServedName, ...] = ()
-    """Further names by which calls name the model, such as those that clients have already: meta/llama-3.1-8b-instruct,
-    llama3:8b (kind openai). Access, limits and metrics go by its own name."""
+    """Additional names in requests (kind openai), such as meta/llama-3.1-8b-instruct. Access rules, limits and metrics
+    use the model's name."""
     idle_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = None
-    """Seconds of idleness after which it may be evicted; by default its pool's."""
+    """Idle seconds after which the policy may evict it. The default is its pool's."""
     pinned: bool = False
-    """Loaded at start and never evicted (on-demand pools)."""
+    """Whether the policy loads it at start and never evicts it (on-demand pools)."""
     footprint: ByteQuantity | None = None
-    """GPU memory it takes when loaded; measured when not declared."""
+    """GPU memory of the loaded model. By default the policy measures it."""
 
     def pools(self, otherwise: str) -> dict[str, tuple[VersionShare, ...]]:
-        """Return the pools that serve it, each with the versions there; the pool `otherwise` where none is named."""
+        """Return its pools, each with the versions there. `otherwise` is the pool if the model names none."""
         own = self.pool or otherwise
         found: dict[str, tuple[VersionShare, ...]] = {} if self.versions else {own: ()}
         for share in self.versions:
@@ -71,11 +74,10 @@ class Model(Conditional):
 
     @model_validator(mode="after")
     def _traffic_is_whole(self) -> Self:
-        """Each version once, with shares that sum to 100."""
         numbers = [share.version for share in self.versions]
         if twice := sorted({number for number in numbers if numbers.count(number) > 1}):
-            raise ValueError(f"version {twice[0]} stands twice in versions")
+            raise ValueError(f"versions has version {twice[0]} twice: remove one")
         if self.versions and (total := sum(share.weight for share in self.versions)) != 100:
             weights = " + ".join(str(share.weight) for share in self.versions)
-            raise ValueError(f"the weights of versions must sum to 100, and {weights} is {total}")
+            raise ValueError(f"the weights of versions must sum to 100, but {weights} is {total}")
         return self

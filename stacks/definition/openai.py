@@ -1,4 +1,4 @@
-"""Servers of the kind `openai`, which speak OpenAI's HTTP API: which engine, and the settings of its process."""
+"""Servers of kind `openai`, with OpenAI's HTTP API: the engine, and the settings of its process."""
 
 import re
 from collections.abc import Mapping
@@ -22,29 +22,29 @@ from .base import (
 from .pods import Toleration
 from .servers import ContainerVariables, SecretVariable, Server
 
-# Argument of an engine → the key that sets it, where one does.
+# Argument of an engine → the key that sets it, or an empty string.
 OWNED_ARGUMENTS: Mapping[str, str] = {
     **dict.fromkeys(("model", "model-path"), "openai.source"),
     **dict.fromkeys(("served-model-name", "model-name"), "models"),
     **dict.fromkeys(("tensor-parallel-size", "tp-size", "tp"), "openai.tensorParallelSize"),
     **dict.fromkeys(("max-model-len", "context-length", "max-seq-len"), "openai.contextLength"),
     "shutdown-timeout": "openai.exitTimeoutSeconds",
-    # The proxy, the boundary and the probes rely on these.
+    # The proxy, the network policies and the probes rely on these.
     **dict.fromkeys(("host", "port", "uds", "discovery-backend", "request-plane", "event-plane", "config"), ""),
     **dict.fromkeys(("http-host", "http-port", "namespace", "namespace-prefix", "endpoint"), ""),
     **dict.fromkeys(("tls-cert-path", "tls-key-path"), ""),
     **dict.fromkeys(("ssl-keyfile", "ssl-certfile", "ssl-ca-certs"), ""),
-    # One replica has one model on its devices: openai.tensorParallelSize says how many.
+    # One replica has one model on all its devices. openai.tensorParallelSize is their number.
     **dict.fromkeys(("data-parallel-size", "dp-size", "dp", "pipeline-parallel-size", "pp-size", "pp"), ""),
 }
 ExtraArgument = Annotated[Text, form(r"^\S(.*\S)?$", "one argument, such as --gpu-memory-utilization=0.85")]
 SECRET_OPTION = re.compile("token$|api-?key|password|secret")
-"""In the name of an option, with dashes: its value is none that may stand in a manifest."""
-_NO_SECRET = "a secret would stand in manifests and state"
+"""Matches names of options, with dashes, whose values are secrets."""
+_NO_SECRET = "manifests and state would contain a secret"
 _REFUSED: Mapping[str, str] = {
     option: f"Tidegate sets --{option} itself{', from ' * bool(key)}{key}" for option, key in OWNED_ARGUMENTS.items()
 } | dict.fromkeys(("api-key", "admin-api-key", "hf-token"), _NO_SECRET)
-"""Options of engines that no extra argument may be, or begin, each with why."""
+"""Options of engines that no extra argument may set, with the reason."""
 COMMAND_VARIABLES: Final = ("MODEL", "SERVED_NAME", "HTTP_PORT", "TENSOR_PARALLEL_SIZE", "CONTEXT_LENGTH")
 _OURS = without_ours(
     "USER",
@@ -57,150 +57,148 @@ _OURS = without_ours(
 
 
 class EngineSecret(SecretVariable):
-    """An environment variable of an engine whose value is in a Secret of the environment's namespace."""
+    """An environment variable of an engine with its value in a Secret of the environment's namespace."""
 
     name: Annotated[EnvironmentName, _OURS, CHOOSES_GPUS]
-    """Its name, such as HF_TOKEN or NGC_API_KEY."""
+    """Variable, such as HF_TOKEN or NGC_API_KEY."""
 
 
 class EngineSettings(ContainerVariables):
-    """What the settings of every engine have in common."""
+    """Settings of every engine."""
 
     source: Text | None = None
-    """What the engine loads in place of the model's folder in the repository: an id or a path that it knows. Without it
-    that folder is the model's name, and below it the version where the model has versions."""
+    """Id or path that the engine loads instead of the model's directory in the repository: <model>, or
+    <model>/<version> if the model has versions."""
     tensor_parallel_size: Annotated[int, Field(ge=1, le=16)] = 1
-    """Devices over which the model is spread: those of one replica."""
+    """Number of devices of a replica, over which the engine spreads the model."""
     context_length: Annotated[int | None, Field(ge=1, le=2**31 - 1)] = None
-    """Tokens of prompt and answer together; what the model can without it."""
+    """Maximum tokens of prompt and response together. The default is the model's maximum."""
     environment: Annotated[dict[EnvironmentName, str], _OURS, CHOOSES_GPUS] = Field(default_factory=dict)
     """Environment variables of the engine's container. Never a secret."""
     secret_environment: tuple[EngineSecret, ...] = ()
-    """Those that are secret."""
+    """Environment variables from Secrets."""
     exit_timeout_seconds: Annotated[int, Field(ge=1, le=3600)] = 120
-    """How long streams in flight may take to end when a replica stops."""
+    """Seconds that streams in flight have to end when a replica stops."""
 
 
 class ExtraArguments(Section):
-    """What has the settings of a process in common that has arguments from Tidegate, too."""
+    """Additional arguments of a process."""
 
     extra_arguments: tuple[ExtraArgument, ...] = ()
-    """Further arguments of its process; not those that Tidegate sets."""
+    """Additional arguments of the process, except those that Tidegate sets."""
 
     @model_validator(mode="after")
     def _extra_arguments_leave_ours_alone(self) -> Self:
-        """Ports, names and probes are relied on elsewhere, and secrets stand in no definition.
+        """Refuse arguments that other objects rely on, and secrets.
 
-        Engines read their arguments with argparse, which takes the beginning of a name for the name. No message repeats
-        what an argument gives an option.
+        Engines use argparse, which accepts a prefix of an option's name. No message contains the value of an argument.
         """
         for argument in self.extra_arguments:
-            option = argument.lstrip("-").partition("=")[0].replace("_", "-")  # to vLLM both are one
+            option = argument.lstrip("-").partition("=")[0].replace("_", "-")  # vLLM accepts both.
             begun = (why for each, why in _REFUSED.items() if each.startswith(option))
             why = _NO_SECRET if SECRET_OPTION.search(option) else _REFUSED.get(option) or next(begun, "")
             if argument.startswith("-") and why:
-                raise ValueError(f"extraArguments may not set --{option}: {why}")
+                raise ValueError(f"extraArguments cannot set --{option}: {why}. Remove it")
         return self
 
 
 class KnownEngineSettings(EngineSettings, ExtraArguments):
-    """What the settings of engines have in common whose arguments are known here."""
+    """Settings of engines whose arguments Tidegate knows."""
 
 
 class FrontendResources(Resources):
-    """What a frontend asks of its node. The memory limit equals the request."""
+    """CPU and memory of a frontend. The memory limit equals the request."""
 
     memory: ByteQuantity = "1Gi"
-    """Memory asked for, and its limit."""
+    """Memory request and limit."""
 
 
 FRONTENDS: Final = "frontends"
-"""What the objects of shared frontends are called, behind the name of their server."""
+"""The suffix of the names of shared frontends, after the name of their server."""
 
 
 class Frontends(ExtraArguments):
     """Frontends of Dynamo that all pools of a server share. They find its workers through Kubernetes.
 
-    The cluster has NVIDIA's CustomResourceDefinition DynamoWorkerMetadata, workers and frontends have a token that may
-    list and write objects of that kind, and network.reach tells where the API server is.
+    They need NVIDIA's CustomResourceDefinition DynamoWorkerMetadata in the cluster, and an entry in network.reach for
+    the API server. Workers and frontends get a token that can list and write objects of that kind.
     """
 
     replicas: Annotated[int, Field(ge=1, le=1000)] = 2
-    """How many."""
+    """Number of replicas."""
     node_selector: Labels = Field(default_factory=dict)
-    """Labels that their nodes must carry; they need no GPU."""
+    """Labels of their nodes, which need no GPU."""
     tolerations: tuple[Toleration, ...] = ()
-    """Taints to tolerate."""
+    """Taints that the pods tolerate."""
 
 
 class DynamoSettings(KnownEngineSettings):
-    """NVIDIA Dynamo: a worker in each replica, and a frontend before it, or frontends that all replicas share."""
+    """NVIDIA Dynamo: a worker in each replica, and a frontend in each replica or shared frontends."""
 
     engine: Literal["dynamo"]
     worker: Literal["vllm", "sglang", "trtllm", "mocker"] = "vllm"
-    """What computes; the mocker needs no GPU and answers nonsense, for trials."""
+    """Engine of the worker. The mocker is for trials: it needs no GPU and returns random text."""
     frontend_resources: FrontendResources = FrontendResources()
     """CPU and memory of a frontend."""
     frontends: Frontends | None = None
-    """Frontends that know every worker of the server. Without them each replica has one of its own beside its worker,
-    which it finds by files."""
+    """Shared frontends, which know every worker of the server. Without them, each replica has one, which finds its
+    worker through files."""
 
 
 class VllmSettings(KnownEngineSettings):
-    """vLLM's own server, `vllm serve`."""
+    """vLLM's server, `vllm serve`."""
 
     engine: Literal["vllm"]
 
 
 class SglangSettings(KnownEngineSettings):
-    """SGLang's own server."""
+    """SGLang's server."""
 
     engine: Literal["sglang"]
 
 
 class NimSettings(KnownEngineSettings):
-    """NVIDIA NIM, from version 2 on."""
+    """NVIDIA NIM, version 2 or later."""
 
     engine: Literal["nim"]
     own_model: bool = False
-    """Whether the image knows which model to load, which most of them download when they start, network.reach letting
-    them; then nothing of the repository is loaded."""
+    """Whether the image chooses the model instead of the repository. Most images download it at start, which needs an
+    entry in network.reach."""
 
     @model_validator(mode="after")
     def _own_models_have_no_source(self) -> Self:
-        """An image that knows its model is told of no other."""
         if self.own_model and self.source is not None:
-            raise ValueError(f"ownModel and source {self.source} say both what to load: take one of them away")
+            raise ValueError(f"ownModel and source {self.source} exclude each other: remove one")
         return self
 
 
 _PATH = form(proxy_process.PATH_PATTERN, "a path, such as /health")
 
-MetricName = Annotated[str, form(r"^[a-zA-Z_:][a-zA-Z0-9_:]*$", "a name of Prometheus, such as tgi_queue_size")]
+MetricName = Annotated[str, form(r"^[a-zA-Z_:][a-zA-Z0-9_:]*$", "a Prometheus metric, such as tgi_queue_size")]
 
 
 class CustomSettings(EngineSettings):
-    """Any other server of OpenAI's API. It listens at port 8000.
+    """Any other server of OpenAI's API. It listens on port 8000.
 
-    Its command and arguments may hold $(MODEL), the model's folder or `source`, $(SERVED_NAME), the name that it has to
-    answer to, $(HTTP_PORT), $(TENSOR_PARALLEL_SIZE) and, where it is said, $(CONTEXT_LENGTH).
+    Its command and arguments can contain $(MODEL), the model's directory or `source`, and $(SERVED_NAME), the model's
+    name in requests. They can also contain $(HTTP_PORT), $(TENSOR_PARALLEL_SIZE) and, if it is set, $(CONTEXT_LENGTH).
     """
 
     engine: Literal["custom"]
     command: Annotated[tuple[Text, ...], Field(min_length=1)]
     """Command of the container."""
     arguments: tuple[Text, ...] = ()
-    """Its arguments, all of them."""
+    """All arguments of the container."""
     live_path: Annotated[str, _PATH] = "/health"
-    """Where it answers 200 for as long as it is not hung."""
+    """Path of the liveness probe: 200 unless the server hangs."""
     ready_path: Annotated[str, _PATH] = "/health"
-    """Where it answers 200 once its model is loaded."""
+    """Path of the readiness probe: 200 after the model is loaded."""
     metrics_path: Annotated[str | None, _PATH] = None
-    """Where it has metrics, at the same port; its image has python3 then. They are not read without it."""
+    """Path of its metrics on the same port. Needs python3 in the image. Without it, Prometheus does not scrape them."""
     waiting_metric: MetricName = "vllm:num_requests_waiting"
-    """Which of them says how many requests wait, by which its pools may scale."""
+    """Metric of the waiting requests, by which its pools can scale."""
     running_metric: MetricName = "vllm:num_requests_running"
-    """Which says how many it computes together."""
+    """Metric of the requests in progress."""
 
 
 AnyEngine = Annotated[
@@ -209,7 +207,7 @@ AnyEngine = Annotated[
 
 
 class OpenaiServer(Server):
-    """One logical server of OpenAI's API: pools of which each serves one model."""
+    """A server of OpenAI's API. Each of its pools serves one model."""
 
     bound_to_image: ClassVar[str] = "engines of TensorRT-LLM and compiled caches"
     loads_whole_repository: ClassVar[bool] = False
@@ -217,23 +215,22 @@ class OpenaiServer(Server):
     kind: Literal["openai"]
     """Kind of the server."""
     image: DnsLabel
-    """Its image, by its name under images."""
+    """Name of its image under images."""
     openai: AnyEngine
-    """Which engine it is, and the settings of its process."""
+    """Engine, and settings of its process."""
 
     @property
     def scales_by_queue(self) -> bool:
-        """Say whether its engine tells how many requests wait for it: of TensorRT-LLM's metrics none is known."""
+        """Return whether its engine has a metric of waiting requests. None is known of TensorRT-LLM."""
         it = self.openai
         is_read = not isinstance(it, CustomSettings) or it.metrics_path is not None
         return is_read and not (isinstance(it, DynamoSettings) and it.worker == "trtllm")
 
     @property
     def frontends(self) -> Frontends | None:
-        """Frontends that its pools share, where they do."""
+        """Return the shared frontends of its pools, or None."""
         return self.openai.frontends if isinstance(self.openai, DynamoSettings) else None
 
     @property
     def shared_node_selector(self) -> Mapping[str, str]:
-        """Labels that the nodes of shared frontends must carry."""
         return self.frontends.node_selector if self.frontends else {}

@@ -1,4 +1,4 @@
-"""GPU placement: one typed value from which node selector, resource key and tolerations all come."""
+"""GPU placement: one typed value that determines node selector, resource name and tolerations."""
 
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -10,24 +10,28 @@ from .mig_cuts import most_on_one_gpu, stand_on, words
 from .prices import Price
 
 _PROFILE = r"^[1-7]g\.[1-9][0-9]{0,3}gb([+-][a-z]+(\.[a-z]+)*)?$"
-MigProfile = Annotated[str, form(_PROFILE, "a MIG profile, such as 1g.10gb, 3g.40gb or 1g.10gb+me")]
+MigProfile = Annotated[str, form(_PROFILE, "a MIG profile, such as 1g.10gb, 3g.40gb or 1g.10gb+me", "MIG profile")]
 
 Product = Annotated[
     str,
-    form(f"^{LABEL_TEXT}$", "the value of a node label, such as NVIDIA-A100-SXM4-80GB"),
-    Without(r"-(MIG-.*|SHARED)$", "carries an ending that the device plugin adds; leave -MIG-… and -SHARED out"),
+    form(
+        f"^{LABEL_TEXT}$",
+        "the value of the node label nvidia.com/gpu.product without -MIG-… or -SHARED, such as NVIDIA-A100-SXM4-80GB",
+        "GPU product",
+    ),
+    Without(r"-(MIG-.*|SHARED)$", "has a suffix that the device plugin adds: remove -MIG-… or -SHARED"),
 ]
 
-_WANTED = "GPU product as its node label `nvidia.com/gpu.product` says it, such as NVIDIA-A100-SXM4-80GB; any without."
+_WANTED = "GPU product. The default is any."
 WantedProduct = Annotated[Product | None, Field(description=_WANTED)]
 
 _WHICH_PRODUCT = (
-    "MIG strategy single needs a product: only the node label nvidia.com/gpu.product tells one profile from another; "
-    "add it, as the label says it without its -MIG-… ending"
+    "MIG strategy single needs a product, because only the node label nvidia.com/gpu.product distinguishes profiles: "
+    "set product to its value without the suffix -MIG-…"
 )
-_WHICH_SLICE = "deviceClass mig.nvidia.com gives slices: say which profile, or use gpu.nvidia.com"
-_NO_SLICE = "deviceClass gpu.nvidia.com gives whole GPUs: take profile away, or use mig.nvidia.com"
-_TWO_WAYS = "mig and sharing cannot stand together: a GPU is cut into slices, or shared"
+_WHICH_SLICE = "deviceClass mig.nvidia.com is for slices: set profile, or set deviceClass to gpu.nvidia.com"
+_NO_SLICE = "deviceClass gpu.nvidia.com is for whole GPUs: remove profile, or set deviceClass to mig.nvidia.com"
+_TWO_WAYS = "mig and sharing exclude each other: remove one"
 
 
 class MigPlacement(Conditional):
@@ -43,7 +47,7 @@ class MigPlacement(Conditional):
     """Profile of the slice."""
     product: WantedProduct = None
     strategy: Literal["mixed", "single"] = "mixed"
-    """The device plugin's MIG strategy on those nodes: mixed names a resource for each profile, single does not."""
+    """MIG strategy of the device plugin: mixed has a resource for each profile, single has not."""
 
 
 class WholeGpuPlacement(Section):
@@ -56,7 +60,7 @@ class WholeGpuPlacement(Section):
 
 
 class SharedGpuPlacement(Section):
-    """A share of a GPU by time-slicing or MPS; time-slicing does not isolate memory."""
+    """A share of a GPU by time-slicing or MPS. Time-slicing does not isolate memory."""
 
     kind: Literal["time-slicing", "mps"]
     product: WantedProduct = None
@@ -65,7 +69,7 @@ class SharedGpuPlacement(Section):
 
 
 class DraPlacement(Conditional):
-    """A device by Dynamic Resource Allocation (Kubernetes 1.34 and later)."""
+    """A device by Dynamic Resource Allocation (Kubernetes 1.34 or later)."""
 
     conditions: ClassVar = (
         Condition(
@@ -79,7 +83,7 @@ class DraPlacement(Conditional):
     device_class: ObjectName = "mig.nvidia.com"
     """DeviceClass, such as gpu.nvidia.com or mig.nvidia.com."""
     profile: MigProfile | None = None
-    """MIG profile to ask for; the whole device without one."""
+    """MIG profile. Without one, the replica gets a whole device."""
     product: WantedProduct = None
 
 
@@ -95,14 +99,14 @@ Placement = Annotated[
 
 
 class MigLayout(Section):
-    """How GPUs of a node are cut."""
+    """MIG slices on GPUs of a node."""
 
     gpus: Annotated[int, Field(ge=1, le=16)] | None = None
-    """GPUs of each node that are cut so; the others are whole. Every GPU without it, and in a list of layouts one."""
+    """GPUs of each node with this layout. Other GPUs are whole. The default is all, or one in a list of layouts."""
     strategy: Literal["mixed", "single", "dra"] = "mixed"
-    """How slices are handed out: by the device plugin (mixed, single), or by Dynamic Resource Allocation."""
+    """Provider of the slices: the device plugin (mixed, single), or Dynamic Resource Allocation."""
     slices: dict[MigProfile, Annotated[int, Field(ge=1, le=7)]]
-    """Slices of each profile on one GPU; none of a GPU in MIG mode that is not cut."""
+    """Number of slices of each profile on one GPU. Empty for a GPU in MIG mode without slices."""
 
 
 Layouts = Annotated[
@@ -112,41 +116,38 @@ Layouts = Annotated[
 
 
 class GpuSharing(Section):
-    """How every GPU of a node group is shared without MIG."""
+    """Sharing of every GPU of the nodes without MIG."""
 
     kind: Literal["time-slicing", "mps"]
-    """How: in turns (time-slicing), or together (MPS)."""
+    """Processes take turns (time-slicing), or run together (MPS)."""
     replicas: Annotated[int, Field(ge=2, le=48)]
     """Shares of one GPU."""
 
 
 class GpuNodes(Conditional):
-    """Nodes of one kind in a data plane."""
+    """A group of equal nodes in a data plane."""
 
     conditions: ClassVar = (Condition("cut_or_shared", _TWO_WAYS, forbids=("sharing",), when={"mig": ()}),)
     nodes: Annotated[int, Field(ge=1, le=10_000)]
-    """How many nodes."""
+    """Number of nodes."""
     product: Product
-    """GPU product as its node label `nvidia.com/gpu.product` says it, without the -MIG-… or -SHARED ending."""
+    """GPU product."""
     per_node: Annotated[int, Field(ge=1, le=16)]
-    """GPUs in each node."""
+    """GPUs of each node."""
     memory: ByteQuantity | None = None
-    """Memory that pods can have in each node, as `kubectl describe node` has it under Allocatable; pools that ask for
-    more are refused. Not looked at without."""
+    """Allocatable memory of each node (`kubectl describe node`). `tidegate check` refuses pools that request more."""
     cpu: CpuQuantity | None = None
-    """CPU cores that pods can have in each node, as `kubectl describe node` has them under Allocatable; pools that ask
-    for more are refused. Not looked at without."""
+    """Allocatable CPU of each node (`kubectl describe node`). `tidegate check` refuses pools that request more."""
     price: Price | None = None
-    """What one of these GPUs costs; without it previews count device hours, and no money."""
+    """Price of one GPU. Without it, previews show device hours instead of money."""
     mig: Layouts | None = None
-    """How each GPU is cut, or a list of layouts if the GPUs of a node are cut in several ways: those in no layout are
-    whole. All are whole without it and without sharing."""
+    """MIG slices of each GPU, or a list of layouts for GPUs with different slices. GPUs in no layout are whole."""
     sharing: GpuSharing | None = None
-    """How each GPU is shared without MIG."""
+    """Sharing of each GPU without MIG."""
 
     @property
     def layouts(self) -> tuple[tuple[int, MigLayout], ...]:
-        """How many GPUs of each node are cut in which way."""
+        """Return the number of GPUs of each node for each layout."""
         if self.mig is None:
             return ()
         if isinstance(self.mig, MigLayout):
@@ -155,37 +156,37 @@ class GpuNodes(Conditional):
 
     @property
     def whole(self) -> int:
-        """GPUs of each node that are neither cut nor shared."""
+        """Return the number of GPUs of each node without slices and sharing."""
         return 0 if self.sharing else self.per_node - sum(gpus for gpus, _ in self.layouts)
 
     @property
     def strategy(self) -> Literal["mixed", "single", "dra"] | None:
-        """How slices are handed out; None without slices."""
+        """Return the strategy of the layouts, or None without slices."""
         return next((layout.strategy for _, layout in self.layouts), None)
 
     @model_validator(mode="after")
     def _gpus_of_a_node_are_cut_as_its_strategy_can_tell(self) -> Self:
-        """Each GPU is in one layout, and all slices of a node are handed out in one way."""
+        """Refuse more layouts than GPUs, several strategies on a node, and several profiles with strategy single."""
         if self.whole < 0:
-            raise ValueError(f"the layouts are of {self.per_node - self.whole} GPUs, and perNode is {self.per_node}")
+            raise ValueError(f"the layouts have {self.per_node - self.whole} GPUs, but perNode is {self.per_node}")
         if len({layout.strategy for _, layout in self.layouts}) > 1:
-            raise ValueError("the layouts of a node have several MIG strategies, and a node has one")
+            raise ValueError("the layouts of a node have several MIG strategies, but a node can have only one: set one")
         profiles = {profile for _, layout in self.layouts for profile in layout.slices}
         if self.strategy == "single" and (len(profiles) != 1 or self.whole):
-            raise ValueError("MIG strategy single needs slices of one profile on every GPU; use mixed for several")
+            raise ValueError("MIG strategy single needs slices of one profile on every GPU: set strategy to mixed")
         return self
 
     @model_validator(mode="after")
     def _slices_fit_on_one_gpu(self) -> Self:
-        """The product has these profiles, and its placements hold them together."""
+        """Refuse unknown profiles of the product, and slices that do not fit together on one GPU."""
         product = gpu_product(self.product)
         for slices in [layout.slices for _, layout in self.layouts] if product else ():
             assert product is not None
             for profile in slices:
                 if profile not in product.profiles:
-                    has = f"it has {', '.join(product.profiles)}" if product.profiles else "MIG cannot cut it"
-                    raise ValueError(f"{self.product} has no MIG profile {profile}; {has}")
+                    has = f"set one of {', '.join(product.profiles)}" if product.profiles else "it does not support MIG"
+                    raise ValueError(f"{self.product} has no MIG profile {profile}: {has}")
             if not stand_on(product, slices, 1):
-                what = f"these slices do not fit on one {self.product} together: {words(slices)}"
-                raise ValueError(f"{what}; {words(most_on_one_gpu(product, slices))} would")
+                what = f"these slices do not fit together on one {self.product}: {words(slices)}"
+                raise ValueError(f"{what}. {words(most_on_one_gpu(product, slices))} would fit")
         return self

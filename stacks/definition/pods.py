@@ -1,4 +1,4 @@
-"""Settings of pods, besides their containers: what all of them carry, and which taints some tolerate."""
+"""Settings of all pods, and tolerations."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -18,26 +18,26 @@ from .base import (
 )
 
 _GIVES_DEVICES = Without(r"^cdi\.k8s\.io/", "can let a container see any device of its node: placement chooses GPUs")
-_EQUAL = "operator Equal compares with a value: say value"
-_EXISTS = "operator Exists tolerates every value: take value away"
+_EQUAL = "operator Equal compares with a value: set value"
+_EXISTS = "operator Exists tolerates every value: remove value"
 
 
 class Pods(Section):
-    """What all pods of an environment carry, those of its servers and of its proxy."""
+    """Settings of all pods of an environment: those of its servers and of its proxy."""
 
     annotations: Annotated[ForeignAnnotations, _GIVES_DEVICES] = Field(default_factory=dict)
     """Annotations of the pods."""
     environment: Annotated[
         dict[EnvironmentName, str], without_ours("AZURE_STORAGE_AUTH_TYPE", "TIDEGATE_.*"), CHOOSES_GPUS
     ] = Field(default_factory=dict)
-    """Environment variables of all containers, such as HTTPS_PROXY and NO_PROXY for the web proxy of a company, which
-    network.reach has to let them reach. Never a secret."""
+    """Environment variables of all containers, such as HTTPS_PROXY and NO_PROXY. A web proxy needs an entry in
+    network.reach. Never a secret."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
-    """When nodes pull images; without it only those that they lack, and always where the tag is latest."""
+    """Pull policy of images. The default is Kubernetes' (IfNotPresent)."""
 
 
 class Toleration(Conditional):
-    """A taint that pods may be scheduled on."""
+    """A taint that pods tolerate."""
 
     conditions: ClassVar = (
         Condition("equal_has_a_value", _EQUAL, needs=("value",), when={"operator": ("Equal",)}),
@@ -46,8 +46,8 @@ class Toleration(Conditional):
     key: LabelKey
     """Key of the taint."""
     operator: Literal["Equal", "Exists"] | None = None
-    """Equal (the taint has this value) or Exists (whatever it has); by default Equal where there is a value."""
+    """Equal (the taint has this value) or Exists (any value). The default is Equal with a value, and Exists without."""
     value: LabelValue | None = None
-    """Its value; without one every value is tolerated."""
+    """Value of the taint. The default is any."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    """Its effect; all of them without one."""
+    """Effect of the taint. The default is any."""

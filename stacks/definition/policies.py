@@ -1,4 +1,4 @@
-"""Eviction policies: Tidegate's own, and others that your image of the eviction policy has."""
+"""Eviction policies: Tidegate's, and custom ones of your eviction-policy image."""
 
 from typing import Annotated
 
@@ -7,13 +7,13 @@ from pydantic import Field
 from .base import DnsLabel, Named, Without
 
 SHIPPED = ("break-even", "lru-idle", "cost-aware")
-"""The policies that the eviction policy's image has by itself."""
+"""The policies of Tidegate's eviction-policy image."""
 PolicyName = Annotated[DnsLabel, Field(json_schema_extra={"examples": [*SHIPPED]})]
-_OURS = "is a policy of Tidegate's own"
+_OURS = "is one of Tidegate's policies: remove it, or set another name"
 
 
 class EvictionPolicy(Named):
-    """An eviction policy of your own: your image eviction-policy has it."""
+    """Custom eviction policies, which your image eviction-policy contains."""
 
     name: Annotated[DnsLabel, Without(rf"^({'|'.join(SHIPPED)})$", _OURS)]
-    """Its name, which pools say in loading.policy, and which its entry point has."""
+    """Name in the pools' loading.policy, and of its entry point."""

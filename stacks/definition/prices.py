@@ -1,4 +1,4 @@
-"""Prices: what somebody said, somewhere, on a day; none is ours."""
+"""Prices of GPUs, each with its source and day. Tidegate has no prices."""
 
 from typing import Annotated
 
@@ -12,14 +12,17 @@ Currency = Annotated[str, form(r"^[A-Z]{3}$", "a currency by its code in ISO 421
 
 
 class Price(Section):
-    """What one GPU costs."""
+    """Price of one GPU.
+
+    A slice costs its part of the GPU: the larger of its parts of the compute slices and of the memory slices. All
+    slices of a GPU together cost no more than the GPU.
+    """
 
     per_hour: Annotated[float, Field(ge=0, le=100_000)]
-    """Money for one whole GPU an hour. A slice costs its part of it: the larger of its parts of the compute slices and
-    of the memory slices. All slices of a GPU together cost no more than the GPU."""
+    """Price of one whole GPU an hour."""
     currency: Currency = CURRENCY
     """Currency, the same for all prices of a definition."""
     source: Text
-    """Where the price is from: an address, an offer, a contract."""
+    """Source of the price: an address, an offer, a contract."""
     as_of: Day
-    """Day on which it was so."""
+    """Day of the price."""

@@ -38,26 +38,26 @@ def _with_host(url: str) -> str:
     except ValueError:
         host, port = "", 0
     if not host or "%" in host or port == 0:
-        raise ValueError(f"{url!r} names no host, or no port, that could be asked")
+        raise ValueError(f"{url!r} has no valid host or port")
     address(host)
     return url
 
 
-HttpUrl = Annotated[str, form(HTTP_URL, "https://idp.example.com/realms/x"), AfterValidator(_with_host)]
+HttpUrl = Annotated[str, form(HTTP_URL, "https://idp.example.com/realms/x", "URL"), AfterValidator(_with_host)]
 Page = Annotated[str, form(HTTP_URL, "https://docs.example.com/runbooks.html"), AfterValidator(_with_host)]
 
 _SOURCE = r"^(api-keys|domino|https?://[^\s/?#@]+(/[^\s?#]*)?)$"
 Source = Annotated[str, form(_SOURCE, "https://idp.example.com/realms/x, api-keys or domino")]
 
 _TWO_ADDRESSES = (
-    "begins like one of the proxy's own addresses, which it answers without the path, too: choose another, such as "
+    "starts like a path of the proxy's API, which the proxy also serves without this prefix: set another path, such as "
     "/inference"
 )
 ExposurePath = Annotated[HttpPath, Without(proxy_process.AMBIGUOUS_PATH, _TWO_ADDRESSES)]
 
 
 class ClusterIpExposure(Section):
-    """Reachable inside the cluster only."""
+    """Reachable only inside the cluster."""
 
     kind: Literal["cluster-ip"]
 
@@ -65,61 +65,62 @@ class ClusterIpExposure(Section):
 class IngressExposure(Section):
     """Reachable through an Ingress.
 
-    Its controller has defaults of its own, which annotations change. ingress-nginx refuses bodies above 1 MB
-    (nginx.ingress.kubernetes.io/proxy-body-size, against the proxy's bodyLimit) and waits 60 seconds for an answer
-    (proxy-read-timeout). AWS's asks for / to see whether a pod is well, where the proxy has nothing: it needs
-    alb.ingress.kubernetes.io/healthcheck-path: /healthz, and Google's a BackendConfig with that path, which
-    serviceAnnotations names. `tidegate check` lists the annotations that a known controller lacks.
+    Annotations change the controller's defaults. `tidegate check` lists the annotations that a known controller needs:
+
+    - ingress-nginx refuses bodies above 1 MB (proxy-body-size), and waits 60 seconds for a response
+      (proxy-read-timeout).
+    - AWS checks the health of pods at /, for which the proxy returns 404. It needs
+      alb.ingress.kubernetes.io/healthcheck-path: /healthz.
+    - Google needs a BackendConfig with that path, which serviceAnnotations names.
     """
 
     kind: Literal["ingress"]
     host: Host
-    """Host name; data planes may share it only behind something that divides the calls between them."""
+    """Host name. Data planes can share it only behind a load balancer that distributes requests over them."""
     path: ExposurePath = "/"
-    """Path below which the proxy answers over HTTP; not one that begins like its own addresses (/v2, /models …)."""
+    """Path prefix of the proxy over HTTP. It cannot start like a path of its API (/v2, /models …)."""
     class_name: ObjectName | None = None
-    """IngressClass; the cluster's default without one."""
+    """IngressClass. The default is the cluster's."""
     annotations: Annotated[
         Annotations,
         Without(
             r"/(.*-snippets?|default-backend|mirror-.*|(permanent|temporal)-redirect)$",
-            "leads requests past the proxy, or lets whoever may write it run what they like in the ingress controller",
+            "bypasses the proxy, or injects configuration into the ingress controller",
         ),
     ] = Field(default_factory=dict)
-    """Annotations for the ingress controller; none with configuration of its own, or with another backend."""
+    """Annotations for the ingress controller, except snippets of configuration and other backends."""
     service_annotations: Annotations = Field(default_factory=dict)
-    """Annotations of the proxy's Service, which some controllers read, such as cloud.google.com/backend-config."""
+    """Annotations of the proxy's Service for controllers that read them, such as cloud.google.com/backend-config."""
 
 
 class HttpRouteExposure(Section):
     """Reachable through a Gateway (Gateway API).
 
-    A Gateway of GKE (class gke-…) asks for / to see whether a pod is well, where the proxy has nothing. It needs a
-    HealthCheckPolicy (networking.gke.io/v1) that targets the Service inference-proxy, with requestPath /healthz; with
-    proxy.tls also type HTTPS.
+    A Gateway of GKE (class gke-…) checks the health of pods at /, for which the proxy returns 404. Create a
+    HealthCheckPolicy (networking.gke.io/v1) with requestPath /healthz for the Service inference-proxy.
     """
 
     kind: Literal["http-route"]
     host: Host
-    """Host name; data planes may share it only behind something that divides the calls between them."""
+    """Host name. Data planes can share it only behind a load balancer that distributes requests over them."""
     path: ExposurePath = "/"
-    """Path below which the proxy answers over HTTP; not one that begins like its own addresses (/v2, /models …)."""
+    """Path prefix of the proxy over HTTP. It cannot start like a path of its API (/v2, /models …)."""
     gateway: ObjectName
-    """Gateway to attach to."""
+    """Gateway of the route."""
     gateway_namespace: DnsLabel
-    """Namespace of that Gateway."""
+    """Namespace of the Gateway."""
     listener: ObjectName | None = None
-    """Listener (section name) of the Gateway; all that fit without one."""
+    """Listener (section name) of the Gateway. The default is all that match."""
 
 
 class LoadBalancerExposure(Section):
-    """Reachable through a load balancer of the cloud."""
+    """Reachable through a cloud load balancer."""
 
     kind: Literal["load-balancer"]
     annotations: Annotations = Field(default_factory=dict)
-    """Annotations for the cloud's load balancer controller."""
+    """Annotations for the load balancer controller."""
     source_ranges: tuple[Cidr, ...] = ()
-    """Address ranges that may connect; everybody without."""
+    """Address ranges that may connect. The default is all."""
 
 
 Exposure = Annotated[
@@ -154,34 +155,34 @@ ProxyTls = Annotated[CertManagerTls | SecretTls, Field(discriminator="kind")]
 
 
 _ANY_AUDIENCE = (
-    "the issuer has no audiences: tokens that it made for any other application would be accepted here; name the "
-    "audience of this proxy"
+    "the issuer has no audiences, so the proxy would accept its tokens for any other application: set the audience of "
+    "this proxy"
 )
 
 
 class OidcIssuer(Conditional):
-    """An identity provider whose tokens are accepted."""
+    """An identity provider whose tokens the proxy trusts."""
 
     conditions: ClassVar = (Condition("an_audience_is_named", _ANY_AUDIENCE, needs=("audiences",)),)
     issuer: HttpUrl
     """The `iss` of its tokens."""
     audiences: tuple[Text, ...] = ()
-    """Accepted `aud` values; at least one is needed."""
+    """Accepted `aud` values, at least one."""
     jwks_url: HttpUrl | None = None
-    """Where its keys are; found by OpenID discovery without it."""
+    """Address of its keys. By default the proxy finds them by OpenID discovery."""
     groups_claim: Text = "groups"
-    """Claim that lists a caller's groups (Keycloak in Domino: user_groups)."""
+    """Claim with a caller's groups (Keycloak in Domino: user_groups)."""
 
 
 class ApiKeys(Section):
-    """API keys. The secret holds an entry for each principal: its name, and the hash of its key, never the key."""
+    """API keys. The Secret has an entry for each principal, with its name and the hash of its key, never the key."""
 
     secret: ObjectName
     """Secret in the environment's namespace."""
 
 
-_NO_AUTHORITY = "say where the certificates are: in a configMap, or a secret"
-_TWO_AUTHORITIES = "configMap and secret cannot stand together; in an overlay, null takes the inherited one away"
+_NO_AUTHORITY = "the certificates are missing: set configMap or secret"
+_TWO_AUTHORITIES = "configMap and secret exclude each other: remove one (in an overlay, set it to null)"
 
 
 class CertificateAuthority(Named, Conditional):
@@ -192,52 +193,52 @@ class CertificateAuthority(Named, Conditional):
         Condition("a_config_map_stands_alone", _TWO_AUTHORITIES, forbids=("secret",), when={"configMap": ()}),
     )
     config_map: ObjectName | None = None
-    """ConfigMap that holds its certificates."""
+    """ConfigMap with its certificates."""
     secret: ObjectName | None = None
-    """Secret that holds them, instead."""
+    """Secret with its certificates, instead of configMap."""
     key: Annotated[str, form(r"^[-._a-zA-Z0-9]+$", "a key of a ConfigMap, such as ca.crt", max_length=253)] = "ca.crt"
-    """Its key there: PEM, one certificate after another."""
+    """Key of the certificates (PEM, concatenated) in it."""
 
 
 class Auth(Section):
-    """Whom the proxy believes."""
+    """Sources of identities that the proxy trusts."""
 
     oidc: tuple[OidcIssuer, ...] = ()
     """OpenID Connect issuers."""
     api_keys: ApiKeys | None = None
     """API keys."""
     domino_principal: bool = False
-    """Whether Domino's own principal endpoint may identify callers; needs the Domino integration."""
+    """Whether Domino's principal endpoint authenticates callers. Needs the domino section."""
     authorities: tuple[CertificateAuthority, ...] = ()
-    """Private certificate authorities, believed of the servers of issuers and of Domino beside those that the proxy's
-    image knows; a changed one is taken over without a restart."""
+    """Private certificate authorities of issuers and Domino, in addition to those of the proxy's image. The proxy
+    reloads them without a restart."""
 
     @property
     def issuers(self) -> list[str]:
-        """Whose tokens are accepted: they alone tell groups."""
+        """Return the trusted issuers. Only their tokens contain groups."""
         return [issuer.issuer for issuer in self.oidc]
 
     @property
     def sources(self) -> list[str]:
-        """Who may vouch for callers, as access rules name them."""
+        """Return the trusted sources of identities, with their names in access rules."""
         more = {routing.API_KEYS: self.api_keys is not None, routing.DOMINO: self.domino_principal}
         return self.issuers + [source for source, is_there in more.items() if is_there]
 
 
-_NOBODY = "the rule names neither principals nor groups, so it grants nothing"
+_GRANTS_NOTHING = "the rule names neither principals nor groups, so it grants nothing: set one of them"
 
 
 class AccessRule(Named, Conditional):
-    """Grants actions on servers and models; what no rule grants is refused."""
+    """Grants actions on servers and models. The proxy refuses every request that no rule grants."""
 
-    conditions: ClassVar = (Condition("somebody_is_named", _NOBODY, needs=("principals", "groups")),)
+    conditions: ClassVar = (Condition("callers_are_named", _GRANTS_NOTHING, needs=("principals", "groups")),)
     principals: tuple[Text, ...] = ()
-    """Callers by name (`sub`, or the API key's principal); globs are allowed."""
+    """Callers by name (`sub`, or the API key's principal), as globs."""
     groups: tuple[Text, ...] = ()
-    """Callers by group; globs are allowed. Only tokens of issuers tell groups."""
+    """Callers by group, as globs. Only issuers' tokens contain groups."""
     source: Source | None = None
-    """What has to vouch for the caller: the issuer of one of auth.oidc, api-keys or domino; without it,
-    any that is believed. Where auth has several, each may call somebody else by the same name."""
+    """Source of the caller's identity: an issuer of auth.oidc, api-keys or domino. Set it if auth has several, because
+    names can coincide."""
     actions: Annotated[tuple[Literal["infer", "inspect"], ...], Field(min_length=1)] = ("infer", "inspect")
     """infer (call models), inspect (metadata, configuration, statistics)."""
     servers: Annotated[tuple[Text, ...], Field(min_length=1)] = ("*",)
@@ -247,97 +248,94 @@ class AccessRule(Named, Conditional):
 
 
 class RateLimit(Section):
-    """How much one principal may ask of one model, over all replicas of the proxy."""
+    """Rate limit of one principal for one model, over all replicas of the proxy."""
 
     requests_per_minute: Annotated[int, Field(ge=1, le=10_000_000)] = 1000
     """Requests a minute."""
     burst: Annotated[int, Field(ge=1, le=10_000_000)] = 100
-    """Requests that may come at once before the rate counts."""
+    """Requests at once before the rate applies."""
     tokens_per_minute: Annotated[int, Field(ge=1, le=10_000_000_000)] | None = None
-    """Tokens a minute, of prompts and completions, at servers of kind openai, counted when answers end: until what was
-    used too much is made up for, there are no further calls. No bound without it."""
+    """Tokens of prompts and completions a minute (kind openai), counted when a response ends. The proxy refuses
+    requests until an excess is balanced."""
 
 
 class Timeouts(Section):
-    """How long the proxy waits."""
+    """Timeouts of the proxy."""
 
     connect_seconds: Seconds = 2
-    """Seconds to wait for a connection to a server."""
+    """Timeout of a connection to a server, in seconds."""
     request_seconds: Seconds = 60
-    """Seconds to wait for an answer, when the client names no deadline."""
+    """Timeout of a request without a deadline, in seconds."""
     drain_seconds: Seconds = 60
-    """Seconds that requests in flight may take to end when a replica stops."""
+    """Seconds that requests in flight have to end when a replica stops."""
 
 
 class Tracing(Section):
-    """Spans of calls, for an OpenTelemetry collector. Callers' trace context goes on to the servers without it too."""
+    """Spans of requests for an OpenTelemetry collector. The proxy always forwards the trace context of callers."""
 
     endpoint: HttpUrl
-    """Base address of a collector that takes OTLP over HTTP, such as http://collector.tracing.svc:4318; network.reach
-    has to let the proxy reach it."""
+    """Base address of a collector of OTLP over HTTP, such as http://collector.tracing.svc:4318. Needs an entry in
+    network.reach."""
     percent: Annotated[int, Field(ge=0, le=100)] = 1
-    """Share of the calls that get a span, in per cent; a caller that a rule grants the call decides by its traceparent.
-    """
+    """Share of requests with a span, in per cent. The traceparent of an authorised caller overrides it."""
 
 
 class Metrics(Section):
-    """How many series the proxy's metrics have: some 30 for each model and protocol that is named, and some 10 for each
-    caller."""
+    """Limits on the series of the proxy's metrics: about 30 for each model and protocol, and 10 for each caller."""
 
     models: Annotated[int, Field(ge=0, le=100_000)] = 1000
-    """Models that have series by name: those that are called first. The others are counted together, as `*`."""
+    """Models with separate series: the first to be called. Others share the label `*`."""
     callers: Annotated[int, Field(ge=0, le=100_000)] = 0
-    """Callers that are counted by name, likewise; with 0 nothing is counted by caller."""
+    """Callers with separate series, likewise. With 0, no metric has a label for callers."""
 
 
 PROXY: Final = proxy_process.ACCOUNT
-"""Name of the proxy's objects, and of its pods' account."""
+"""Name of the proxy's objects, and of its pods' service account."""
 REPLICAS: Final = 2
-"""Replicas of the proxy where neither a number nor an autoscaler is said."""
+"""Replicas of the proxy without replicas and autoscaling."""
 
 
 class Proxy(Section):
-    """The inference proxy: the one entry point to every model."""
+    """The inference proxy, the entry point to every model."""
 
     replicas: Annotated[int, Field(ge=1, le=1000)] | None = None
-    """How many; 2 when neither this nor autoscaling is said."""
+    """Number of replicas. The default is 2 without autoscaling."""
     autoscaling: CpuScaling | None = None
-    """Bounds for an autoscaler."""
+    """Autoscaler."""
     resources: Resources = Resources()
     """CPU and memory of each replica."""
     exposure: Exposure = ClusterIpExposure(kind="cluster-ip")
-    """How it is reached from outside its namespace."""
+    """Access from outside its namespace."""
     tls: ProxyTls | None = None
-    """Certificate it serves HTTPS with; plain HTTP without one."""
+    """Certificate for HTTPS. Without one the proxy serves plain HTTP."""
     auth: Auth = Auth()
-    """How callers prove who they are."""
+    """Authentication of callers."""
     access: tuple[AccessRule, ...] = ()
-    """Who may do what; what no rule grants is refused."""
+    """Access rules. The proxy refuses every request that no rule grants."""
     rate_limit: RateLimit = RateLimit()
-    """How much one principal may ask."""
+    """Rate limit of a principal."""
     body_limit: ByteQuantity = "64Mi"
-    """Largest request body. One that must be whole first (/predict, of a sequence model) has at
-    most 9/64 of the proxy's memory.
-    """
+    """Largest request body. For bodies that the proxy buffers whole (/predict, sequence models), the limit is also 9/64
+    of its memory."""
     concurrency: Annotated[int, Field(ge=1, le=100_000)] = 1024
-    """Requests that one replica works on at once; more wait in a bounded queue."""
+    """Requests that one replica processes at a time. More wait in a bounded queue."""
     timeouts: Timeouts = Timeouts()
-    """How long it waits."""
+    """Timeouts."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Level of its log."""
+    """Log level."""
     tracing: Tracing | None = None
-    """Where spans of its calls go; none are made without it."""
+    """Export of spans. Without it there are none."""
     metrics: Metrics | None = None
-    """How many models and callers its metrics tell apart: 1000 and none, without it."""
+    """Number of models and callers with separate series. The default is 1000 and none."""
     node_selector: Labels = Field(default_factory=dict)
-    """Labels that its nodes must carry. Its pods spread over zones and nodes anyway."""
+    """Labels of its nodes. Its pods always spread over zones and nodes."""
     tolerations: tuple[Toleration, ...] = ()
-    """Taints to tolerate."""
+    """Taints that its pods tolerate."""
     priority_class: ObjectName | None = None
     """PriorityClass of its pods."""
 
     def service_url(self, namespace: str) -> str:
-        """Return the URL at which pods of the cluster reach it in a namespace."""
+        """Return the URL of its Service in a namespace, for pods of the cluster."""
         if self.tls:
             return f"https://{PROXY}.{namespace}.svc:{proxy_process.HTTPS_SERVICE_PORT}"
         return f"http://{PROXY}.{namespace}.svc:{proxy_process.HTTP_SERVICE_PORT}"

@@ -1,4 +1,4 @@
-"""How a change is rolled out over data planes: which goes first, how many together, what must hold before the next."""
+"""Rollouts over data planes: their order, their parallelism, and the health gate after each data plane."""
 
 from typing import Annotated, Literal, Self
 
@@ -11,33 +11,32 @@ WebAddress = Annotated[str, form(HTTP_URL, "https://inference.example.com/v2/hea
 
 class _FreeProbe(Section):
     body: Text | None = None
-    """JSON to send by POST, such as an inference request; a GET without."""
+    """JSON body of a POST, such as an inference request. Without it, the probe is a GET."""
     token_variable: EnvironmentName | None = None
-    """Environment variable of `tidegate rollout` that holds a bearer token to send along."""
+    """Environment variable of `tidegate rollout` with a bearer token for the probe."""
 
 
 class PortForwardProbe(_FreeProbe):
-    """A request to one of the proxy's pods by `kubectl port-forward`; its certificate is not checked on this way."""
+    """A request to a pod of the proxy through `kubectl port-forward`, without verification of its certificate."""
 
     kind: Literal["port-forward"]
     """Kind of the probe."""
     path: HttpPath = "/v2/health/ready"
-    """What is asked for."""
+    """Path of the request."""
 
 
 class UrlProbe(_FreeProbe):
-    """A request to an address, from where `tidegate rollout` runs; each data plane may say its own."""
+    """A request to an address from the machine that runs `tidegate rollout`. Each data plane can override it."""
 
     kind: Literal["url"]
     """Kind of the probe."""
     url: WebAddress
-    """The address."""
+    """Address."""
 
     @model_validator(mode="after")
     def _tokens_travel_encrypted(self) -> Self:
-        """A bearer token is sent by https only."""
         if self.token_variable is not None and not self.url.startswith("https://"):
-            raise ValueError(f"{self.url} is not encrypted, and tokenVariable would send a token there; say https://")
+            raise ValueError(f"{self.url} is not encrypted, but tokenVariable would send a token there: set https://")
         return self
 
 
@@ -45,68 +44,66 @@ Probe = Annotated[PortForwardProbe | UrlProbe, Field(discriminator="kind")]
 
 
 class MonitoringService(Section):
-    """A Service of the data plane, asked through the API server's service proxy."""
+    """A Service of the data plane, reached through the API server's service proxy."""
 
     namespace: DnsLabel = "monitoring"
-    """Its namespace."""
+    """Namespace."""
     name: ServiceLabel
-    """Its name."""
+    """Name."""
     port: Port
-    """Its port."""
+    """Port."""
     https: bool = False
-    """Whether it speaks HTTPS."""
+    """Whether it serves HTTPS."""
 
 
 class Alerts(Section):
-    """Where to ask whether an alert fires; those count whose label `namespace` is the environment's.
+    """Firing alerts whose label `namespace` is the environment's namespace stop a rollout.
 
-    Those of severity `info` do not: they tell of days, and would keep out what mends them.
+    Alerts of severity `info` do not, because they report days of history and would block their own fix.
     """
 
     kind: Literal["prometheus", "alertmanager"]
-    """What is asked: Prometheus, or an Alertmanager, which leaves out what is silenced."""
+    """Prometheus, or an Alertmanager, which omits silenced alerts."""
     service: MonitoringService | None = None
-    """The Service to ask."""
+    """Its Service."""
     url: WebAddress | None = None
-    """Its address instead, as seen from where `tidegate rollout` runs."""
+    """Its address from the machine that runs `tidegate rollout`, instead of service."""
     ignore: tuple[Text, ...] = ()
-    """Names of alerts that do not count."""
+    """Names of alerts to ignore."""
 
     @model_validator(mode="after")
     def _a_service_or_an_address(self) -> Self:
-        """Alerts are asked of a Service or of an address."""
         if (self.service is None) == (self.url is None):
-            raise ValueError("say where alerts are asked: service or url, and not both")
+            raise ValueError("set exactly one of service and url, the address of the alerts")
         return self
 
 
 class Gate(Section):
-    """What must hold before a rollout goes on: workloads available, proxy ready, and what is said here."""
+    """The gate of a data plane before a rollout continues: available workloads, a ready proxy, and these checks."""
 
     timeout_seconds: Seconds = 900
-    """How long to wait for all of it."""
+    """Timeout of all checks, in seconds."""
     settle_seconds: Annotated[int, Field(ge=0, le=86_400)] = 10
-    """How long all of it must then hold without a break."""
+    """Seconds for which all checks must then pass without interruption."""
     probe: Probe | None = None
-    """A request that must be answered with a 2xx status."""
+    """Request that must return a 2xx status."""
     alerts: Alerts | None = None
-    """No alert may fire there."""
+    """Source of alerts, none of which may fire."""
 
     @model_validator(mode="after")
     def _there_is_time_to_settle(self) -> Self:
-        """The time to settle lies within the time-out."""
         if self.settle_seconds >= self.timeout_seconds:
             times = f"settleSeconds {self.settle_seconds} is not less than timeoutSeconds {self.timeout_seconds}"
-            raise ValueError(times)
+            raise ValueError(f"{times}: lower settleSeconds, or raise timeoutSeconds")
         return self
 
 
 class RolloutOrder(Section):
-    """How an environment comes to its data planes; their `wave` says the rest."""
+    """Order of a rollout of the environment over its data planes, together with their `wave`."""
 
     canary: DnsLabel | None = None
-    """Data plane that goes first, alone; the first one of the lowest wave by default."""
+    """Data plane that goes first, alone. The default is the first one of the lowest wave."""
     max_parallel: Annotated[int, Field(ge=1, le=50)] = 4
-    """How many data planes of one wave at the same time, at the most."""
+    """Maximum number of data planes of one wave at the same time."""
     engine_timeout_seconds: Seconds = 3600
-    """How long an engine may work on one data plane before it is interrupted."""
+    """Timeout of Pulumi or Helm on one data plane, in seconds."""

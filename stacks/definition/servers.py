@@ -1,4 +1,4 @@
-"""Inference servers: what servers of every kind have, and the cloud identities of their pods."""
+"""Inference servers: keys of servers of every kind, and the cloud identities of their pods."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self
@@ -13,12 +13,12 @@ _ROLE = form(r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/.+$", "arn:aws:iam::123456789
 
 
 class AwsIdentity(Section):
-    """An AWS role, by IRSA or by EKS Pod Identity."""
+    """An AWS role, through IRSA or EKS Pod Identity."""
 
     cloud: Literal["aws"]
     role_arn: Annotated[str, _ROLE] | None = None
-    """ARN of the role that reads the repository (IRSA); without it you associate a role with the server's service
-    account (EKS Pod Identity)."""
+    """ARN of the role that reads the repository (IRSA). Without it, associate a role with the server's service account
+    (EKS Pod Identity)."""
 
 
 class GcpIdentity(Section):
@@ -46,31 +46,31 @@ class ServerTls(Section):
     """Certificate from an existing secret."""
 
     secret: ObjectName
-    """Secret of type kubernetes.io/tls in the environment's namespace; ca.crt in it is what clients trust."""
+    """Secret of type kubernetes.io/tls in the environment's namespace. Clients trust its ca.crt."""
 
 
 class SecretVariable(Section):
-    """An environment variable whose value is in a Secret of the environment's namespace."""
+    """An environment variable with its value in a Secret of the environment's namespace."""
 
     name: EnvironmentName
-    """Its name."""
+    """Name of the variable."""
     secret: ObjectName
-    """Name of the Secret, which is there already."""
+    """Name of the existing Secret."""
     key: Annotated[str, form(r"^[-._a-zA-Z0-9]{1,253}$", "letters, digits, dashes, dots, underscores")]
-    """Key of the value in it."""
+    """Key of the value in the Secret."""
 
 
 class ContainerVariables(Section):
     """Environment variables of a server's container."""
 
     environment: dict[EnvironmentName, str] = Field(default_factory=dict)
-    """Those that are no secret."""
+    """Plain environment variables."""
     secret_environment: tuple[SecretVariable, ...] = ()
-    """Those that are secret."""
+    """Environment variables from Secrets."""
 
     @property
     def variables(self) -> Mapping[tuple[str, str | int], str]:
-        """Names of all, by where they stand."""
+        """Return the names of all variables by their paths in the settings."""
         found: dict[tuple[str, str | int], str] = {("environment", name): name for name in self.environment}
         for number, variable in enumerate(self.secret_environment):
             found["secretEnvironment", number] = variable.name
@@ -78,54 +78,53 @@ class ContainerVariables(Section):
 
     @model_validator(mode="after")
     def _no_variable_is_secret_and_plain(self) -> Self:
-        """A container has each environment variable once."""
         for name in sorted({*self.environment} & {each.name for each in self.secret_environment}):
-            raise ValueError(f"{name} stands in environment and in secretEnvironment: say it once")
+            raise ValueError(f"environment and secretEnvironment both have {name}: remove it from one of them")
         return self
 
 
 class Server(Renamable):
-    """One logical inference server: a model repository and the pools that serve it.
+    """An inference server: a model repository and the pools that serve it.
 
-    Each kind adds its settings, below a key of the kind's name.
+    Each kind adds settings below a key with the kind's name.
     """
 
     bound_to_image: ClassVar[str] = ""
     """Files of models that load only with the release of the image that they were built for."""
-    loads_whole_repository: ClassVar[bool] = True  # In preload pools; what lies in a bucket is copied to /tmp first.
+    loads_whole_repository: ClassVar[bool] = True  # In preload pools. Models of a bucket are copied to /tmp first.
 
     name: ServiceLabel
-    """Its name, with which the names of its Services begin."""
+    """Name, unique in its list, with which the names of its Services start."""
     formerly: Annotated[tuple[ServiceLabel, ...], NOT_IN_VALUES] = ()
-    """Names that it had before, the oldest first: its objects in a cluster keep that one."""
+    """Former names, the oldest first. Objects in a cluster keep the oldest name."""
     kind: str
     """Kind of the server."""
     image: DnsLabel
-    """Its image, by its name under images."""
+    """Name of its image under images."""
     repository: ModelRepository
-    """Where its models lie: in a dataset, or straight in object storage."""
+    """Model repository, in a dataset or in object storage."""
     identity: Identity | None = None
-    """Cloud identity of its pods, which reads object storage."""
+    """Cloud identity of its pods for object storage."""
     pools: Annotated[tuple[Pool, ...], Field(min_length=1)]
-    """Its pools."""
+    """Pools of the server."""
 
     @property
     def settings(self) -> ContainerVariables:
-        """What its kind adds."""
+        """Return the settings of its kind."""
         settings: ContainerVariables = getattr(self, self.kind)
         return settings
 
     @property
     def variables(self) -> Mapping[tuple[str, str | int], str]:
-        """Names of environment variables of the container, by where they stand in the kind's settings."""
+        """Return the names of the container's environment variables by their paths in the settings."""
         return self.settings.variables
 
     @property
     def scales_by_queue(self) -> bool:
-        """Say whether its metrics tell what KEDA asks for."""
+        """Return whether it has the metrics for queue scaling."""
         return True
 
     @property
     def shared_node_selector(self) -> Mapping[str, str]:
-        """Labels that the nodes of those pods must carry which its pools share, where there are any."""
+        """Return the node selector of pods that its pools share, if any."""
         return {}

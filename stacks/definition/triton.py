@@ -1,4 +1,4 @@
-"""Servers of the kind `triton`, NVIDIA's Triton: the settings of its process."""
+"""Servers of kind `triton`, NVIDIA Triton: the settings of its process."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
@@ -10,11 +10,11 @@ from .base import CHOOSES_GPUS, DnsLabel, EnvironmentName, Without, form, withou
 from .servers import AzureIdentity, ContainerVariables, SecretVariable, Server, ServerTls
 
 OLDEST_TRITON: Final = "25.06"
-"""The oldest release that Tidegate supports. Before it a cancelled gRPC call can crash Triton: the fixes are in 24.12
-(server #7840), 25.04 (#8034, fixed by #8078) and 25.06 (#8220)."""
+"""The oldest supported release. A cancelled gRPC call can crash older ones: the fixes are in 24.12 (server #7840),
+25.04 (#8034, fixed by #8078) and 25.06 (#8220)."""
 
 
-# Argument of tritonserver → the key that sets it, where one does.
+# Argument of tritonserver → the key that sets it, or an empty string.
 OWNED_ARGUMENTS: Mapping[str, str] = {
     "model-repository": "repository",
     "model-store": "repository",
@@ -31,7 +31,7 @@ OWNED_ARGUMENTS: Mapping[str, str] = {
     "allow-gpu-metrics": "",
     "allow-cpu-metrics": "",
 }
-# Addresses, ports, TLS, and what restricts the control APIs: the proxy and the policy rely on them.
+# The proxy and the policy rely on these addresses, ports, TLS settings and restrictions of the control APIs.
 OWNED_PREFIXES = (
     "http-restricted", "grpc-restricted", "http-port", "http-address", "reuse-http-port", "grpc-port", "grpc-address",
     "reuse-grpc-port", "metrics-port", "metrics-address", "grpc-use-ssl", "grpc-server-", "grpc-root-cert",
@@ -40,7 +40,7 @@ OWNED_PREFIXES = (
 
 
 class _WithoutInSchema(Without):
-    """Refuses in schemas only: the validator of the settings also knows which key sets an argument."""
+    """Refuses only in schemas, because the validator of the settings has a better message."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return handler(source)
@@ -60,55 +60,54 @@ ExtraArgument = Annotated[
 
 
 class TritonSecret(SecretVariable):
-    """An environment variable of Triton whose value is in a Secret of the environment's namespace."""
+    """An environment variable of Triton with its value in a Secret of the environment's namespace."""
 
     name: Annotated[EnvironmentName, without_ours(), CHOOSES_GPUS]
-    """Its name, such as AWS_SECRET_ACCESS_KEY."""
+    """Variable, such as AWS_SECRET_ACCESS_KEY."""
 
 
 class TritonSettings(ContainerVariables):
-    """How the Triton process runs."""
+    """Settings of the Triton process."""
 
     exit_timeout_seconds: Annotated[int, Field(ge=1, le=3600)] = 30
-    """How long requests in flight may take to end when a replica stops."""
+    """Seconds that requests in flight have to end when a replica stops."""
     grpc_tls: ServerTls | None = None
-    """Encrypts gRPC between the proxy and Triton. (Triton's HTTP endpoint has no TLS.)"""
+    """Certificate for gRPC between the proxy and Triton. Triton's HTTP endpoint has no TLS."""
     extra_arguments: tuple[ExtraArgument, ...] = ()
-    """Further arguments of tritonserver, such as --log-verbose=1; not those that Tidegate sets."""
+    """Additional arguments of tritonserver, such as --log-verbose=1, except those that Tidegate sets."""
     environment: Annotated[dict[EnvironmentName, str], without_ours(), CHOOSES_GPUS] = Field(default_factory=dict)
     """Environment variables of the Triton container. Never a secret."""
     secret_environment: tuple[TritonSecret, ...] = ()
-    """Those that are secret, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY of a store that knows no cloud
-    identities."""
+    """Environment variables from Secrets, such as AWS_SECRET_ACCESS_KEY for a store without cloud identities."""
 
     @model_validator(mode="after")
     def _extra_arguments_leave_ours_alone(self) -> Self:
-        """Ports, model control, probes and the restricted protocols are relied on elsewhere."""
+        """Refuse arguments that the proxy, the policy or probes rely on."""
         for argument in self.extra_arguments:
             option = argument.removeprefix("--").partition("=")[0]
-            # Triton reads its arguments with getopt_long, which takes the beginning of a name for the name.
+            # Triton uses getopt_long, which accepts a prefix of an option's name.
             begun = any(owned.startswith(option) for owned in (*OWNED_ARGUMENTS, *OWNED_PREFIXES))
             if begun or option in OWNED_ARGUMENTS or option.startswith(OWNED_PREFIXES):
                 source = f", from {OWNED_ARGUMENTS[option]}" if OWNED_ARGUMENTS.get(option) else ""
-                raise ValueError(f"extraArguments may not set --{option}: Tidegate sets it itself{source}")
+                raise ValueError(f"extraArguments cannot set --{option}: Tidegate sets it itself{source}. Remove it")
         return self
 
 
 class TritonServer(Server):
-    """One logical Triton inference server: a model repository and the pools that serve it."""
+    """A Triton server: a model repository and the pools that serve it."""
 
     bound_to_image: ClassVar[str] = "TensorRT plans, TensorRT-LLM engines, packed Python environments and own backends"
 
     kind: Literal["triton"] = "triton"
     """Kind of the server."""
     image: DnsLabel = "triton"
-    """Its image, by its name under images."""
+    """Name of its image under images."""
     triton: TritonSettings = TritonSettings()
     """Settings of the Triton process."""
 
     @model_validator(mode="after")
     def _environment_leaves_the_identity_alone(self) -> Self:
-        """With an identity of Azure, Triton is told to use it."""
+        """Refuse another authentication if the server has an Azure identity."""
         if isinstance(self.identity, AzureIdentity) and "AZURE_STORAGE_AUTH_TYPE" in self.variables.values():
-            raise ValueError("triton.environment may not set AZURE_STORAGE_AUTH_TYPE beside an identity of Azure")
+            raise ValueError("triton.environment sets AZURE_STORAGE_AUTH_TYPE, but identity is of Azure: remove one")
         return self

@@ -1,1 +1,1 @@
-"""From the bytes of a file to a plain tree whose every value knows its line; `stacks.load` is the way in."""
+"""Turns the bytes of a file into a plain tree with the line of every value. Use it through `stacks.load`."""

@@ -1,4 +1,4 @@
-"""From a file's name to its text, and what is said when that cannot be."""
+"""Reads the text of a file, and reports why it cannot."""
 
 import os
 import re
@@ -13,7 +13,7 @@ NOT_TEXT: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\U0010ffff]
 
 
 def read_text(file: str) -> str:
-    """Return the text of a UTF-8 file; raise DefinitionError when it is none."""
+    """Return the text of a UTF-8 file. Raises DefinitionError if it cannot be read or decoded."""
     data = _read_bytes(file)
     try:
         return data.decode("utf-8")
@@ -21,23 +21,23 @@ def read_text(file: str) -> str:
         before = data[: error.start].decode("utf-8", "replace")
         at = _position_in(before, len(before), file)
         what = f"byte 0x{data[error.start]:02x} at offset {error.start} (line {at.line}) is not UTF-8"
-        do = "Save as UTF-8 (in your editor: the file's encoding). If it is no text file, check its name."
+        do = "Set the encoding of the file to UTF-8 in your editor, or check the file's name."
         refuse(at, what, "A definition is a text file in UTF-8.", do)
 
 
 def check_text(text: str, file: str) -> None:
-    """Refuse a text that is too long, or that no text file would hold."""
+    """Refuse a text that is too long, or that contains control characters."""
     if len(text) > MAX_BYTES:
         _refuse_size(file)
     if bad := NOT_TEXT.search(text):
-        what = f"the character U+{ord(bad.group()):04X} cannot stand in a text file"
-        why = "It looks like a binary file, or one in another encoding than UTF-8." if bad.group() == "\0" else ""
-        do = "Remove it, or check that this is the file you meant."
+        what = f"a text file cannot contain the character U+{ord(bad.group()):04X}"
+        why = "The file seems to be binary, or not in UTF-8." if bad.group() == "\0" else ""
+        do = "Remove it, or check the file's name."
         refuse(_position_in(text, bad.start(), file), what, why, do)
 
 
 def refuse(where: Position | str, what: str, why: str = "", do: str = "") -> NoReturn:
-    """Raise a DefinitionError of one problem."""
+    """Raise a DefinitionError with one problem."""
     raise DefinitionError([Problem(where, "", what, why, do)])
 
 
@@ -50,19 +50,19 @@ def _read_bytes(file: str) -> bytes:
         with open(file, "rb") as stream:
             data = stream.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        folder, name = os.path.split(file)
+        directory, name = os.path.split(file)
         there: list[str] = []
-        with suppress(OSError):  # there is no folder, or it may not be listed
-            there = sorted({*os.listdir(folder or ".")} - {name})
+        with suppress(OSError):  # The directory does not exist, or is not readable.
+            there = sorted({*os.listdir(directory or ".")} - {name})
         near = nearest(name, there)
-        do = f"Did you mean {escaped(os.path.join(folder, near))}?" if near else ""
+        do = f"Did you mean {escaped(os.path.join(directory, near))}?" if near else ""
         refuse(file, "there is no such file", do=do)
     except IsADirectoryError:
-        refuse(file, "this is a folder, not a file")
+        refuse(file, "this is a directory, not a file")
     except OSError as error:
         refuse(file, f"the file cannot be read: {error.strerror or error}")
-    except ValueError:  # a NUL, or text that no file system can encode
-        refuse(file, "this cannot be the name of a file")
+    except ValueError:  # A NUL, or text that no file system can encode.
+        refuse(file, "this is not a valid name of a file")
     if len(data) > MAX_BYTES:
         _refuse_size(file)
     return data

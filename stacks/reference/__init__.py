@@ -1,5 +1,4 @@
-"""What is written from the code, by `make docs`: the definition's page and JSON schema, those of
-guardrails, of metrics and of logs."""
+"""The files that `make docs` generates: the pages of the definition, guardrails and metrics, and the schema."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,12 +30,12 @@ __all__ = [
 
 
 def files() -> Mapping[Path, str]:
-    """Return what the generated files must say, by their paths in the repository."""
+    """Return the texts of the generated files by their paths in the repository."""
     return {PAGE: page(), SCHEMA: schema_text(), GUARDRAILS: guardrails_page(), METRICS: metrics_page()}
 
 
 def stale(root: Path = ROOT) -> dict[Path, str]:
-    """Return the generated files that say something else than the code, or are not there, and what they must say."""
+    """Return the current texts of the generated files that are missing or outdated."""
     found = files().items()
     return {
         path: text for path, text in found if not (root / path).exists() or (root / path).read_text("utf-8") != text
@@ -44,7 +43,7 @@ def stale(root: Path = ROOT) -> dict[Path, str]:
 
 
 def write(root: Path = ROOT) -> list[Path]:
-    """Write the generated files; return those that changed."""
+    """Write the generated files, and return those that changed."""
     changed = stale(root)
     for path, text in changed.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)

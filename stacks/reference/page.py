@@ -1,7 +1,7 @@
-"""The reference page: every part of a definition in the order of the file, its keys, its rules."""
+"""The reference page: every part of a definition in the order of the file, with its keys, and the rules."""
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
@@ -17,35 +17,31 @@ from ..validate import OVERLAID
 from .tables import filled, table
 
 WORKED = ("small", "shared")
-"""Definitions next to this file, with which the page begins."""
+"""Names of the examples next to this file."""
 _HERE = FilePath(__file__).parent
 
 
 @dataclass(frozen=True)
 class Part:
-    """A place in the file that has keys of its own."""
+    """A place in the file with a table of keys."""
 
     path: tuple[str, ...]
-    key: Key  # At which it stands.
+    key: Key
 
     @property
     def models(self) -> tuple[Model, ...]:
-        """What may stand there."""
         return self.key.models
 
     @property
     def title(self) -> str:
-        """Its path in words."""
         return " › ".join(self.path)
 
     @property
     def anchor(self) -> str:
-        """What links to it point at."""
         return "-".join(self.path).replace(" ", "-")
 
     @property
     def link(self) -> str:
-        """A link to it."""
         return f"[{self.title}](#{self.anchor})"
 
 
@@ -55,13 +51,13 @@ def page() -> str:
 
 
 def keys(model: Model) -> list[Key]:
-    """Return the keys of a part: its name and kind, then those that must be there, then the others."""
+    """Return the keys of a part: its name and kind, then required keys, then the others."""
     first = {"name": 0, "kind": 1, "mode": 1, "cloud": 1}
     return sorted(keys_of(model).values(), key=lambda key: (first.get(key.name, 2), not key.field.is_required()))
 
 
 def outline() -> dict[tuple[Model, ...], Part]:
-    """Return every part of a definition by what stands there, in the order of the file; each at its first place."""
+    """Return every part of a definition by its models, in the order of the file, each at its first place."""
     found: dict[tuple[Model, ...], Part] = {}
 
     def look(path: tuple[str, ...], key: Key) -> None:
@@ -77,31 +73,38 @@ def outline() -> dict[tuple[Model, ...], Part]:
     return found
 
 
-def words(schema: dict[str, Any]) -> str:
-    """Return the type of a plain value in words, in Markdown."""
+def type_name(schema: dict[str, Any]) -> str:
+    """Return the type of a plain value in Markdown."""
     if choices := schema.get("anyOf"):
-        return " or ".join(dict.fromkeys(words(each) for each in choices if each.get("type") != "null"))
+        return " or ".join(dict.fromkeys(type_name(each) for each in choices if each.get("type") != "null"))
     if len(known := schema.get("enum") or ([schema["const"]] if "const" in schema else [])) in range(1, 10):
-        return ("one of " if len(known) > 1 else "") + ", ".join(f"`{each}`" for each in known)
-    if schema["type"] in ("array", "object"):
+        return ("enum: " if len(known) > 1 else "") + ", ".join(f"`{each}`" for each in known)
+    if schema["type"] == "array":
+        return f"list of {_plural(type_name(schema['items']))}"
+    if schema["type"] == "object":
         patterns = [each for each in schema.get("patternProperties", {}).values() if "not" not in each]
-        item = words(
-            schema["items"] if "items" in schema else patterns[0] if patterns else schema["additionalProperties"]
-        )
-        what = "list" if "items" in schema else "mapping"
-        return f"{what} of texts" if item.startswith("text") else f"{what}; each {item}"
+        return f"map of {_plural(type_name(patterns[0] if patterns else schema['additionalProperties']))}"
     if schema["type"] == "string":
+        if "formatName" in schema:
+            return _format_link(schema["formatName"])
         hint, examples = schema.get("hint", ""), schema.get("examples", [])
         such_as = [hint] if hint and " " not in hint else examples
         return (
-            f"text such as {' or '.join(f'`{each}`' for each in such_as)}"
+            f"string, such as {', '.join(f'`{each}`' for each in such_as)}"
             if such_as
-            else f"text: {hint}"
+            else f"string: {hint}"
             if hint
-            else "text"
+            else "string"
         )
-    name = {"integer": "whole number", "number": "number", "boolean": "true or false"}[schema["type"]]
-    return f"{name} {schema['minimum']}–{schema['maximum']}" if "minimum" in schema else name
+    return f"{schema['type']} {schema['minimum']}–{schema['maximum']}" if "minimum" in schema else str(schema["type"])
+
+
+def _format_link(name: str) -> str:
+    return "string" if name == "text" else f"[{name}](#formats)"
+
+
+def _plural(item: str) -> str:
+    return "strings" if item.startswith("string") else item.replace("](#formats)", "s](#formats)")
 
 
 class _Page:
@@ -111,14 +114,26 @@ class _Page:
 
     def text(self) -> str:
         about = inspect.cleandoc(overlays.__doc__ or "")
-        merging = '<a id="merging"></a>\n\n## How layers are laid over each other\n\n'
+        merging = '<a id="merging"></a>\n\n## How layers merge\n\n'
         return filled(
             _HERE / "text" / "definition.md",
             **{name: _HERE.joinpath(f"{name}.yaml").read_text("utf-8") for name in WORKED},
             contents=self.contents(),
             merging=f"{merging}Tidegate {about[0].lower()}{about[1:]}\n",
+            formats=self.formats(),
             parts="\n".join([*map(self.section, self.parts), self.rules()]),
         )
+
+    def formats(self) -> str:
+        """Return a table of the named formats of strings in the order of their names."""
+        found: dict[str, str] = {}
+        for schema in (each for part in self.parts for model in part.models for each in _strings(model)):
+            examples = " or ".join(f"`{each}`" for each in schema.get("examples", ()))
+            hint = schema.get("hint", "")
+            such_as = f"`{hint}`" if hint and " " not in hint else examples
+            found[schema["formatName"]] = hint if " " in hint else f"such as {such_as}"
+        found.pop("text", None)
+        return table(("format", "form"), sorted(found.items(), key=lambda each: each[0].lower()))
 
     def contents(self) -> str:
         header = {str(field.alias) for field in Header.model_fields.values()}
@@ -128,55 +143,64 @@ class _Page:
                 inner = [other for other in self.parts if len(other.path) == 2 and other.path[0] == part.path[0]]
                 links = ", ".join(f"[{other.path[1]}](#{other.anchor})" for other in inner)
                 rows.append((f"**{part.link}**" if part.title in header else part.link, part.key.description, links))
-        return table(("part", "what it says", "in it"), rows)
+        return table(("part", "meaning", "sections"), rows)
 
     def section(self, part: Part) -> str:
-        """Return one part: what it is, its keys, its kinds."""
-        top, kinds, described = len(part.path) == 1, len(part.models) > 1, part.key.description
-        about = [described] if kinds or top else []
-        if not kinds:
-            doc = inspect.cleandoc(part.models[0].__doc__ or "")
-            about = [doc] if doc.startswith(described.rstrip(".")) else [*about, doc]
-        lines = [f'<a id="{part.anchor}"></a>', f"{'##' if top else '###'} {part.title}", *filter(None, about)]
-        first, *others = [{key.name: key for key in keys(model)} for model in part.models]
-        tag = part.key.tag
-        common = {
-            name: key
-            for name, key in first.items()
-            if not (others and name == tag)
-            and all(getattr(other.get(name), "owner", None) is key.owner for other in others)
-        }
+        """Return one part: its meaning, its keys, its kinds."""
+        top, kinds = len(part.path) == 1, len(part.models) > 1
+        about = part.key.description if kinds else inspect.cleandoc(part.models[0].__doc__ or "")
+        lines = [f'<a id="{part.anchor}"></a>', f"{'##' if top else '###'} {part.title}", about]
+        tag, common = part.key.tag, self.common(part) if kinds else {key.name: key for key in keys(part.models[0])}
         if common:
-            lines += [*(["Keys of every kind:"] if kinds else []), self.table(common.values())]
+            lines += [*(["Common keys:"] if kinds else []), self.table(common.values(), part)]
         for model in part.models if kinds else ():
             own = [key for key in keys(model) if key.name not in common and key.name != tag]
             own.sort(key=lambda key: (not key.field.is_required(), key.owner is not model))
             named = f"with `{own[0].name}`" if tag is None else f"`{tag}: {'` or `'.join(tag_values(model, tag))}`"
             heading = f"{'###' if top else '####'} {part.title}, {named}"
-            lines += [heading, inspect.cleandoc(model.__doc__ or ""), self.table(own) if own else "No further keys."]
+            lines += [
+                heading,
+                inspect.cleandoc(model.__doc__ or ""),
+                self.table(own) if own else "No further keys.",
+            ]
         if part.path in {(section,) for section in OVERLAID}:
-            lines.append("And every key of the common part, saying only what differs.")
+            lines.append("Every key of the common part can override it here.")
         return "\n\n".join([*lines, ""])
 
-    def table(self, found: Iterable[Key]) -> str:
+    def common(self, part: Part) -> dict[str, Key]:
+        """Return the keys that most kinds of a part inherit from one class."""
+        having: dict[str, list[Key]] = {}
+        for key in (key for model in part.models for key in keys(model) if key.name != part.key.tag):
+            having.setdefault(key.name, []).append(key)
+        return {
+            name: found[0]
+            for name, found in having.items()
+            if len(found) > len(part.models) / 2 and len({key.owner for key in found}) == 1
+        }
+
+    def table(self, found: Iterable[Key], part: Part | None = None) -> str:
         def meaning(key: Key) -> str:
-            return key.description or inspect.cleandoc(key.owner.__doc__ or "")
+            text = key.description or inspect.cleandoc(key.owner.__doc__ or "")
+            for model in part.models if part and part.key.tag else ():
+                if part and part.key.tag and key.name not in keys_of(model):
+                    text += f" Not `{part.key.tag}: {tag_values(model, part.key.tag)[0]}`."
+            return text
 
         rows = [(f"`{key.name}`", self.type_of(key), _default(key), meaning(key)) for key in found]
         return table(("key", "type", "default", "meaning"), rows).rstrip()
 
     def type_of(self, key: Key) -> str:
-        """Return the type of a key in plain words, with a link to the part that stands there."""
+        """Return the type of a key, with a link to its part."""
         if not key.models:
-            return words(TypeAdapter(key.annotation).json_schema())
+            return type_name(TypeAdapter(key.annotation).json_schema())
         listed = "tuple[" in str(key.annotation)
         either = listed and any(bare(each) in key.models for each in branches(key.annotation).values())
-        what = "mapping or list" if either else "list" if listed else "mapping"
-        named = listed and all("name" in model.model_fields for model in key.models)
-        return f"[{what}](#{self.outline[key.models].anchor})" + ("; items have names" if named else "")
+        named = "named " if listed and all("name" in model.model_fields for model in key.models) else ""
+        what = "object or list of objects" if either else f"list of {named}objects" if listed else "object"
+        return f"[{what}](#{self.outline[key.models].anchor})"
 
     def rules(self) -> str:
-        lines = ['<a id="rules"></a>', "", "## Rules that look at more than one part"]
+        lines = ['<a id="rules"></a>', "", "## Rules about several parts"]
         for title, group in (
             ("Environments and data planes", rules.HEADER_RULES),
             ("Each stack", rules.STACK_RULES),
@@ -184,8 +208,8 @@ class _Page:
         ):
             lines += ["", f"### {title}", ""]
             for rule in group:
-                advises = "(advisory) " if rule.severity == "advisory" else ""
-                lines.append(f"- **{rule.title}.** {advises}{rule.why}")
+                severity = "Advisory: " if rule.severity == "advisory" else ""
+                lines.append(f"- **{rule.title}.** {severity}{rule.why}")
         return "\n".join([*lines, ""])
 
 
@@ -198,8 +222,21 @@ def _default(key: Key) -> str:
         return "none"
     if isinstance(default, BaseModel):
         if not default.model_fields_set or default == type(default).model_construct():
-            return "its keys' defaults"
+            return "see its keys"
         default = default.model_dump(by_alias=True, exclude_unset=True)
     plain = list(default) if isinstance(default, tuple) else default
     written: str = yaml.safe_dump(plain, default_flow_style=True, width=10**9)
     return f"`{written.strip().removesuffix('...').strip()}`"
+
+
+def _strings(model: Model) -> Iterator[dict[str, Any]]:
+    """Yield the schemas of strings with a named format in the plain keys of a part."""
+    for key in keys_of(model).values():
+        found = [] if key.models else [TypeAdapter(key.annotation).json_schema()]
+        while found:
+            schema = found.pop()
+            if "formatName" in schema:
+                yield schema
+            found += schema.get("anyOf", [])
+            found += [each for name in ("items", "additionalProperties") if isinstance(each := schema.get(name), dict)]
+            found += schema.get("patternProperties", {}).values()

@@ -1,7 +1,7 @@
 """The JSON schema of a definition file, for editors.
 
-Pydantic writes the schema of the typed model, which is what a *merged* stack must look like. A file is not merged yet,
-so a part that overlays may complete needs only its name here. What `tidegate check` accepts, the schema may not refuse.
+Pydantic writes the schema of the typed model, which describes a merged stack. A file is not merged, so a part that
+overlays can complete needs only its name here. The schema must accept every definition that `tidegate check` accepts.
 """
 
 import json
@@ -24,10 +24,10 @@ _WIDTH = 120
 
 
 class Form(Enum):
-    """How much of a part must stand in one place; the value ends the name of its definition in the schema."""
+    """The required keys of a part. The value is the suffix of its definition in the schema."""
 
-    WHOLE = ""  # Everything that is required: nothing is laid over it, or it is replaced whole (items without a name).
-    LAYER = "Layer"  # The name alone: the rest may come from another layer; `remove: true` takes an item away.
+    WHOLE = ""  # All required keys: the part has no layers, or layers replace it whole (items without a name).
+    LAYER = "Layer"  # Only the name: other layers can have the rest, and `remove: true` removes an item.
 
 
 def schema_text() -> str:
@@ -36,7 +36,7 @@ def schema_text() -> str:
 
 
 def laid_out(value: Any, indent: str = "") -> str:
-    """Return JSON with each part on one line where it fits, so that a changed key is a changed line."""
+    """Return JSON with each part on one line if it fits, so that a changed key is a changed line."""
     line = json.dumps(value, ensure_ascii=False)
     if len(indent) + len(line) <= _WIDTH or not isinstance(value, dict | list) or not value:
         return line
@@ -70,10 +70,10 @@ def definition_schema() -> Schema:
 
 
 class SchemaWriter:
-    """Turns pydantic's schemas of some models into ours; `made` collects the parts that were referred to."""
+    """Turns pydantic's schemas of some models into Tidegate's. `made` collects the parts with references."""
 
     never_null: Collection[str] = TAGS
-    """Keys that may not be null though they have a default: a layer could take another item's kind away."""
+    """Keys that cannot be null although they have a default, because a layer could remove another item's kind."""
 
     def __init__(self, models: Iterable[Model], generator: type[GenerateJsonSchema] = GenerateJsonSchema) -> None:
         _, source = models_json_schema([(model, "validation") for model in models], schema_generator=generator)
@@ -90,12 +90,12 @@ class SchemaWriter:
         return section
 
     def required(self, name: str, form: Form) -> list[str]:
-        """Return the keys that must stand in one place."""
+        """Return the required keys of a part in one form."""
         required = self.source[name].get("required", [])
         return required if form is Form.WHOLE else [key for key in required if key == "name"]
 
     def properties(self, name: str, form: Form) -> dict[str, Schema]:
-        """Return the keys of a part; those that need not be there may be null as well."""
+        """Return the schemas of the keys of a part. Optional keys can be null."""
         part = self.source[name]
         required = self.required(name, form)
         properties = {}
@@ -106,7 +106,7 @@ class SchemaWriter:
             default = self.default(source)
             properties[key] = about | value | ({} if default is None else {"default": default})
         if form is Form.LAYER and "name" in required:
-            properties[REMOVE] = {"description": "Takes the inherited item of this name away.", "const": True}
+            properties[REMOVE] = {"description": "Removes the inherited item of this name.", "const": True}
         return properties
 
     def value(self, source: Schema, form: Form) -> Schema:
@@ -119,10 +119,10 @@ class SchemaWriter:
         return made(source, form) if made else _scalar(source)
 
     def reference(self, name: str, form: Form) -> Schema:
-        """Return a reference to a part in one form, which is made when it is not there yet."""
+        """Return a reference to a part in one form, and add the part if it is new."""
         made = name + form.value
         if made not in self.made:
-            self.made[made] = {}  # taken, should the part refer to itself
+            self.made[made] = {}  # Reserves the name in case the part refers to itself.
             self.made[made] = self.section(name, form)
         return {"$ref": _DEFS + made}
 
@@ -133,19 +133,19 @@ class SchemaWriter:
             return self.value(branches[0], form)
         is_tagged = "discriminator" in source or not any("$ref" in branch for branch in branches)
         if form is Form.LAYER and not is_tagged:
-            # Without a tag, a layer that changes the branch must say null for the keys of the first.
+            # Without a tag, a layer that changes the branch must set the keys of the first to null.
             return self.joined(branches)
         return {"anyOf": [self.value(branch, form) for branch in branches]}
 
     def joined(self, branches: list[Schema]) -> Schema:
-        """Return the schema of a part that has the keys of several."""
+        """Return the schema of a part with the keys of several branches."""
         properties: dict[str, Schema] = {}
         for branch in branches:
             properties |= self.properties(part_name(branch), Form.LAYER)
         return {"type": "object", "additionalProperties": False, "properties": properties}
 
     def array(self, source: Schema, form: Form) -> Schema:
-        """Return the schema of a list. Lists of named items are merged item by item, all others replaced as a whole."""
+        """Return the schema of a list. Layers merge named items, and replace other lists whole."""
         items = source["items"]
         if not self.has_name(items):
             return {"type": "array", "items": self.value(items, Form.WHOLE)} | _only(source, "minItems", "maxItems")
@@ -153,12 +153,12 @@ class SchemaWriter:
         return {"type": "array", "items": self.value(items, form)} | at_least
 
     def has_name(self, source: Schema) -> bool:
-        """Say whether items have names, by which layers merge them."""
+        """Return whether items have names, by which layers merge them."""
         branches = source.get("oneOf") or source.get("anyOf") or [source]
         return all("$ref" in each and "name" in self.source[part_name(each)].get("required", []) for each in branches)
 
     def mapping(self, source: Schema, form: Form) -> Schema:
-        """Return the schema of a mapping with keys of the author's own."""
+        """Return the schema of a mapping with free keys."""
         made: Schema = {"type": "object"}
         if patterns := source.get("patternProperties"):
             made["patternProperties"] = {
@@ -171,11 +171,11 @@ class SchemaWriter:
         return made | (_only(source, "minProperties") if form is Form.WHOLE else {})
 
     def entry(self, value: Schema) -> Schema:
-        """Return the schema of a mapping's value, which an overlay may take away."""
+        """Return the schema of a mapping's value, which an overlay can remove."""
         return or_null(value)
 
     def default(self, source: Schema) -> Any:
-        """Return the default where it says more than that the key may be left out; None otherwise."""
+        """Return the default, or None if it is empty."""
         default = source.get("default")
         if isinstance(default, dict) and "$ref" in source:
             known = self.source[part_name(source)]["properties"]
@@ -187,7 +187,7 @@ class SchemaWriter:
 
 
 def part_name(source: Schema) -> str:
-    """Return the name of the part that a reference is to."""
+    """Return the name of the part of a reference."""
     return str(source["$ref"].removeprefix(_DEFS))
 
 
@@ -196,12 +196,13 @@ def _only(source: Schema, *keys: str) -> Schema:
 
 
 def _scalar(source: Schema) -> Schema:
-    """Return a scalar's schema without what others add."""
-    return {key: value for key, value in source.items() if key not in ("title", "hint", "default", "description")}
+    """Return a scalar's schema without keys that other functions add."""
+    added = ("title", "hint", "formatName", "default", "description")
+    return {key: value for key, value in source.items() if key not in added}
 
 
 def or_null(schema: Schema) -> Schema:
-    """Return the schema of the same value, or of null: the key is then taken as if it were not there."""
+    """Return the schema of the same value or null, which means that the key is not set."""
     if "const" in schema:
         return {"enum": [schema["const"], None]}
     if isinstance(schema.get("type"), str):

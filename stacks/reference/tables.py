@@ -1,4 +1,4 @@
-"""Pages from texts with places to fill, and tables in Markdown."""
+"""Pages from texts with placeholders, and tables in Markdown."""
 
 import re
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def filled(text: Path, **parts: str) -> str:
-    """Return a text in which each `<name>` of these parts is replaced; no more than one empty line in a row."""
+    """Return a text with each `<name>` replaced by its part, and at most one empty line in a row."""
     page = text.read_text("utf-8")
     for name, part in parts.items():
         page = page.replace(f"<{name}>", part.rstrip("\n"))

@@ -1,4 +1,4 @@
-"""docs/metrics.md: every metric, every dashboard, and every field of the logs, as the code has them."""
+"""docs/metrics.md: every metric, every dashboard, and every field of the logs, from the code."""
 
 from pathlib import Path
 
@@ -14,9 +14,9 @@ _TEXT = Path(__file__).parent / "text" / "metrics.md"
 def page() -> str:
     """Return the page."""
     families = {
-        "The proxy's": metrics.PROXY,
-        "The eviction policy's": metrics.EVICTION,
-        "Of engines": metrics.ENGINE,
+        "Metrics of the proxy": metrics.PROXY,
+        "Metrics of the eviction policy": metrics.EVICTION,
+        "Metrics of engines": metrics.ENGINE,
     }
     shown = [(each.title, each.description, "; ".join(panel["title"] for panel in each.panels)) for each in DASHBOARDS]
     fields = {**log_fields.ALWAYS, **log_fields.FIELDS}
@@ -25,9 +25,9 @@ def page() -> str:
         _TEXT,
         **{name: ", ".join(f"{each:g}" for each in seconds) for name, seconds in metrics.SECONDS.items()},
         metrics="\n".join(f"## {title}\n\n{_families(found)}" for title, found in families.items()),
-        labels=table(("label", "what it says"), labels),
-        dashboards=table(("dashboard", "what for", "panels"), shown),
-        fields=table(("field", "what it says"), [(f"`{name}`", text) for name, text in fields.items()]),
+        labels=table(("label", "meaning"), labels),
+        dashboards=table(("dashboard", "purpose", "panels"), shown),
+        fields=table(("field", "meaning"), [(f"`{name}`", text) for name, text in fields.items()]),
     )
 
 
@@ -36,4 +36,4 @@ def _families(found: dict[str, metrics.Family]) -> str:
         (f"`{each.series_name}`", each.kind, each.unit, ", ".join(f"`{label}`" for label in each.labels), each.text)
         for each in found.values()
     ]
-    return table(("metric", "kind", "unit", "labels", "what"), rows)
+    return table(("metric", "kind", "unit", "labels", "meaning"), rows)

@@ -1,7 +1,6 @@
-"""The rules that look at more than one key. Importing a module registers its rules.
+"""The rules that concern several parts. Importing a module registers its rules.
 
-Rules that concern one item alone (weights that sum to 100, replicas or autoscaling) stand with that item's class in
-`stacks.definition`.
+Rules that concern one item (weights sum to 100, replicas or autoscaling) are in its class in `stacks.definition`.
 """
 
 from collections.abc import Iterable
@@ -34,5 +33,5 @@ DEFINITION_RULES = rules_about(Definition, DefinitionRule)
 
 
 def violations(rules: Iterable[DefinitionRule[...]], *about: Any) -> list[Problem]:
-    """Return what breaks some of these rules: about a header and its document, a stack, or a whole definition."""
+    """Return the problems that some rules find in a header and its document, in a stack, or in a whole definition."""
     return [problem for rule in rules for problem in rule(*about)]

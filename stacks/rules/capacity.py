@@ -1,4 +1,4 @@
-"""Capacity: slices that exist, models that fit."""
+"""Rules of capacity: the GPU slices exist, and models fit into them."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
@@ -30,7 +30,7 @@ from ..stack import Definition, Stack
 from .references import suggestion, unknown
 from .rule import definition_rule, stack_rule
 
-_MOST_INTERVAL = 30  # Seconds between two readings, of which a figure of one minute surely has one.
+_MOST_INTERVAL = 30  # Seconds between scrapes, so that each minute has at least one.
 
 
 @stack_rule("A MIG profile exists on the product that the pool names")
@@ -45,12 +45,12 @@ def mig_profiles_exist_on_their_product(stack: Stack) -> Iterator[Problem]:
 
 @definition_rule("Tidegate knows the GPU products and MIG profiles that the definition names", severity="advisory")
 def gpus_that_are_not_known_are_named(definition: Definition) -> Iterator[Problem]:
-    """A product without an entry in Tidegate's table has no numbers, so that nothing is checked, and a typo passes."""
+    """Tidegate has no numbers for a product outside its table, so it checks nothing and does not notice a typo."""
     places: dict[str, Problem] = {}
 
     def note(source: Document, path: PathInTree, what: str) -> None:
-        why = "No rule checks its memory and its slices, previews show no price of a slice, and `plan` leaves it out."
-        do = "Check the spelling. If it is right, set loading.capacity of on-demand pools and check the cuts yourself."
+        why = "No rule checks its memory and slices, previews show no price of a slice, and `plan` leaves it out."
+        do = "Check the spelling. If it is right, set loading.capacity of on-demand pools, and check slices yourself."
         places.setdefault(what, source.problem(path, what, why, do, severity="advisory"))
 
     for index, plane in enumerate(definition.header.data_planes):
@@ -69,7 +69,7 @@ def gpus_that_are_not_known_are_named(definition: Definition) -> Iterator[Proble
 
 
 def _profile_of_product(pool: Pool) -> tuple[str, Collection[str]]:
-    """Return the MIG profile that a pool asks for, and those of the product it names; alike where either is unknown."""
+    """Return a pool's MIG profile and the profiles of its product: only its own if the product is not known."""
     profile = getattr(pool.placement, "profile", None) or ""
     product = gpu_product(getattr(pool.placement, "product", None) or "")
     return profile, product.profiles if product and profile else (profile,)
@@ -84,50 +84,49 @@ def preloaded_models_fit_a_replica(stack: Stack) -> Iterator[Problem]:
             continue
         total = sum(byte_count(model.footprint) for model in stack.models_of(server, pool) if model.footprint)
         if total > memory:
-            what = f"the declared footprints on {server.name}/{pool.name} sum to {gb(total)}"
-            what = f"{what}, and a replica has {gb(memory)}"
+            what = f"the footprints on {server.name}/{pool.name} sum to {gb(total)}, but a replica has {gb(memory)}"
             yield stack.source.problem((*path, "placement"), what, do=_larger(server, pool))
 
 
 def _larger(server: Server, pool: Pool) -> str:
-    """Return how a replica of a pool gets more memory for its models."""
+    """Return a remedy that gives each replica of a pool more memory for models."""
     is_engine = isinstance(server, OpenaiServer)
     elsewhere = "" if is_engine else ", or move models to another pool"
     if isinstance(pool.placement, CpuPlacement):
         return f"Raise resources.memory of {pool.resources.memory}{elsewhere}."
     size = " (placement.count and openai.tensorParallelSize)" if is_engine else ""
-    return f"Name a larger profile or product, or more whole GPUs{size}{elsewhere}."
+    return f"Set a larger profile or product, or more whole GPUs{size}{elsewhere}."
 
 
 @stack_rule("Each on-demand model fits into the capacity of its pool")
 def on_demand_models_fit_their_capacity(stack: Stack) -> Iterator[Problem]:
-    """A model larger than the capacity can never be loaded, and pinned ones must fit together."""
+    """A model larger than the capacity never loads, and all pinned models must fit together."""
     for path, server, pool in stack.pools():
         if not isinstance(pool.loading, OnDemand):
             continue
         memory = devices.memory_bytes(pool, stack.data_plane.gpus)
         capacity = devices.capacity_bytes(pool, stack.data_plane.gpus)
         if capacity is None:
-            what = f"{server.name}/{pool.name} has no capacity, and none follows from its placement"
-            do = "Add loading.capacity: the bytes that models may take on each replica."
+            what = f"{server.name}/{pool.name} has no capacity, and its placement does not determine one"
+            do = "Set loading.capacity: the memory that models may use on each replica."
             yield stack.source.problem((*path, "loading"), what, do=do)
             continue
         if memory is not None and capacity > memory:
             what = f"capacity {pool.loading.capacity} is more than the {gb(memory)} that a replica has"
-            do = "Leave some of it to the server itself; without capacity, nine tenths are used."
+            do = "Set a smaller capacity, which leaves memory for the server, or remove it: the default is nine tenths."
             yield stack.source.problem((*path, "loading", "capacity"), what, do=do)
         models = stack.models_of(server, pool)
         for model in models:
             if model.footprint is not None and byte_count(model.footprint) > capacity:
-                room = f"{server.name}/{pool.name} has {gb(capacity)}: it could never be loaded"
-                what = f'model "{model.name}" takes {model.footprint}, and {room}'
+                needed = f"{model.footprint} ({gb(byte_count(model.footprint))})"
+                what = f'model "{model.name}" needs {needed}, but {server.name}/{pool.name} has {gb(capacity)}'
                 place = (*stack.path_of(model), "footprint")
                 do = _larger(server, pool).replace("move models", "move it")
                 yield stack.source.problem(place, what, do=do)
         total = sum(byte_count(model.footprint) for model in models if model.pinned and model.footprint)
         if total > capacity:
             pinned = f"the pinned models of {server.name}/{pool.name}"
-            what = f"{pinned} sum to {gb(total)}, and its capacity is {gb(capacity)}"
+            what = f"{pinned} sum to {gb(total)}, but its capacity is {gb(capacity)}"
             do = f"Pin fewer models. Otherwise: {_larger(server, pool)}"
             yield stack.source.problem((*path, "loading"), what, do=do)
 
@@ -139,7 +138,7 @@ def node_selectors_leave_the_placement_alone(stack: Stack) -> Iterator[Problem]:
         for key in pool.node_selector:
             if key.startswith("nvidia.com/"):
                 what = f"nodeSelector of {server.name}/{pool.name} sets {key}, which follows from its placement"
-                do = "Say product, profile and strategy in placement."
+                do = "Set product, profile and strategy under placement instead."
                 yield stack.source.problem((*path, "nodeSelector", key), what, do=do)
 
 
@@ -154,12 +153,13 @@ def models_stay_idle_longer_than_a_lease(stack: Stack) -> Iterator[Problem]:
                 lease = f"leaseSeconds {pool.loading.lease_seconds} of {server.name}/{pool.name}"
                 what = f"idleSeconds {model.idle_seconds} is less than {lease}"
                 why = "A model in use would count as idle before its lease ends."
-                yield stack.source.problem((*stack.path_of(model), "idleSeconds"), what, why)
+                do = f"Set idleSeconds to {pool.loading.lease_seconds} or more."
+                yield stack.source.problem((*stack.path_of(model), "idleSeconds"), what, why, do)
 
 
 @stack_rule("The data plane has the GPU products that pools name")
 def products_that_are_asked_for_are_there(stack: Stack) -> Iterator[Problem]:
-    """A product that no node has is mistyped, more often than missing."""
+    """A product that no node has is usually a typo."""
     known = {group.product for group in stack.data_plane.gpus}
     for path, _, pool in stack.pools():
         product = getattr(pool.placement, "product", None)
@@ -170,71 +170,71 @@ def products_that_are_asked_for_are_there(stack: Stack) -> Iterator[Problem]:
 
 @stack_rule("A pool of whole GPUs cannot land on nodes whose GPUs are sliced or shared")
 def whole_gpus_are_told_from_slices(stack: Stack) -> Iterator[Problem]:
-    """Slices of strategy single, and shares that are not renamed, are nvidia.com/gpu too: only the product differs."""
+    """Slices of strategy `single` and shares are `nvidia.com/gpu` too. Only their product differs."""
     plane = stack.data_plane
     alike = [group for group in plane.gpus if group.sharing or group.strategy == "single"]
     for path, server, pool in stack.pools():
         if alike and isinstance(pool.placement, WholeGpuPlacement) and pool.placement.product is None:
-            what = f"{server.name}/{pool.name} asks for whole GPUs of any product"
-            why = f'It may get slices of {alike[0].product} in data plane "{plane.name}".'
-            yield stack.source.problem((*path, "placement"), what, why, "Add product.")
+            what = f"{server.name}/{pool.name} requests whole GPUs of any product"
+            why = f'Kubernetes may give it slices of {alike[0].product} in data plane "{plane.name}".'
+            yield stack.source.problem((*path, "placement"), what, why, "Set placement.product.")
 
 
 @definition_rule("The data plane has enough GPU devices for the pools of all its environments")
 def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
-    """All environments of a data plane together may ask for what its GPUs give, of any product and of each."""
+    """All environments of a data plane share its GPUs. The rule counts each product, and all products together."""
     stacks: dict[str, list[Stack]] = {}
     for stack in definition.stacks:
         stacks.setdefault(stack.data_plane.name, []).append(stack)
     for index, plane in enumerate(definition.header.data_planes):
         there = devices.inventory(plane.gpus)
         products = {group.product for group in plane.gpus}
-        asked: Counter[tuple[Device, str | None]] = Counter()
+        requested: Counter[tuple[Device, str | None]] = Counter()
         each: Counter[tuple[Device, str | None]] = Counter()
-        askers: dict[tuple[Device, str | None], list[str]] = {}
+        takers: dict[tuple[Device, str | None], list[str]] = {}
         pools = [(stack, *at) for stack in stacks.get(plane.name, ()) for at in stack.pools()]
         for stack, path, server, pool in pools:
             device, product = devices.device(pool.placement), getattr(pool.placement, "product", None)
             profile, profiles = _profile_of_product(pool)
             if device is None or profile not in profiles or (product and products and product not in products):
-                continue  # of a product or profile that is not there it is said where it is asked for
+                continue  # Other rules report a product or profile that does not exist.
             count = devices.most_replicas(pool) * devices.devices_per_replica(pool.placement)
             each[device, product] += count
             line = stack.source.position((*path, "placement")).line
             for key in dict.fromkeys([(device, None), (device, product)]):
-                asked[key] += count
-                asker = f"{stack.name} {server.name}/{pool.name}: {count} (placement in line {line})"
-                askers.setdefault(key, []).append(asker)
+                requested[key] += count
+                taker = f"{stack.name} {server.name}/{pool.name}: {count} (placement in line {line})"
+                takers.setdefault(key, []).append(taker)
         short: dict[Device, str] = {}
         why: list[str] = []
-        for (device, product), count in asked.items():
+        for (device, product), count in requested.items():
             available = sum(n for (kind, made), n in there.items() if kind == device and product in (None, made))
             if count > available and device not in short:
                 what = f"{device}" + (f" of {product}" if product else "")
-                short[device] = f"{available} × {what}, and its environments ask for {count}"
+                short[device] = f"{available} × {what}, but its environments request {count}"
                 why += [f"It has {short[device]}."] if why else []
-                why += [f"Asked for by {'; '.join(askers[device, product])}."]
+                why += [f"Requested by {', '.join(takers[device, product])}."]
         if short:
             what = f'data plane "{plane.name}" has {next(iter(short.values()))}'
-            do = "Set fewer replicas (an autoscaler's max counts), or add the GPUs that you have under gpus."
+            do = "Set fewer replicas (an autoscaler's max counts), or add GPUs under gpus."
             if other := _handed_out_otherwise(there, next(iter(short))):
                 do = other
             elif (found := mig_layouts.layout(plane.gpus, each)) and _on_one_device(pools):
                 group, layouts = found
                 nodes = f"{len(layouts)} of the {group.nodes} nodes with {group.product}"
-                do += f"\nOr have {nodes} cut like this in all, and state it there:"
+                do += f"\nOr cut {nodes} in total as follows, and set mig.slices there:"
                 nodes_by_cut = Counter(words(cut) or "whole" for cut in layouts)
                 do += "".join(f"\n{count} of them: {cut}" for cut, count in nodes_by_cut.items())
             yield definition.document.problem(("dataPlanes", index, "gpus"), what, "\n".join(why), do)
 
 
 def _on_one_device(pools: Iterable[tuple[Stack, PathInTree, Server, Pool]]) -> bool:
-    """Say whether no replica takes several devices, which would have to be on one node."""
+    """Return whether each replica takes one device at most. Several would have to be on one node."""
     return all(devices.devices_per_replica(pool.placement) <= 1 for *_, pool in pools)
 
 
 def _handed_out_otherwise(there: Counter[tuple[Device, str]], short: Device) -> str:
-    """Return what to do if the slices that are short are there, but by another way than the pools ask for."""
+    """Return a remedy if the nodes have the missing slices, but hand them out in another way."""
     ways = {kind for kind, _ in there if short.profile and kind.profile == short.profile and kind != short}
     if not ways or any(kind == short for kind, _ in there):
         return ""
@@ -242,35 +242,35 @@ def _handed_out_otherwise(there: Counter[tuple[Device, str]], short: Device) -> 
     placement = "kind: dra" if way.kind == "dra" else f"kind: mig, strategy: {way.strategy}"
     strategy = "dra" if short.kind == "dra" else short.strategy
     return (
-        f"Its nodes have slices {short.profile} as {way}. Set placement to {{{placement}, …}}, "
-        f"or mig.strategy to {strategy} under gpus if that is how the nodes hand them out."
+        f"Its nodes have slices {short.profile} as {way}. Set placement to {{{placement}, …}}. "
+        f"If the nodes hand them out as {strategy}, set mig.strategy to {strategy} under gpus instead."
     )
 
 
 @stack_rule("All replicas together, at an autoscaler's maximum, take at most `guardrails.gpuSlices` devices")
 def devices_stay_under_their_ceiling(stack: Stack) -> Iterator[Problem]:
-    """GPUs are expensive. The ceiling is per data plane; a slice, a share and a whole GPU count alike."""
+    """GPUs are expensive. The ceiling is per data plane. A slice, a share and a whole GPU each count as one device."""
     ceiling, pools = stack.platform.guardrails.gpu_slices, devices.taken(stack)
     total = sum(each.count for each in pools)
     if ceiling is not None and total > ceiling:
         most = ", ".join(f"{each.pool} {each.count}" for each in pools if each.count)
-        what = f"it may take {total} GPU slices, and its ceiling is {ceiling}"
+        what = f"its pools can take {total} GPU slices, but the ceiling is {ceiling}"
         do = "Set fewer replicas, or agree on a higher guardrails.gpuSlices with the owner of your budget."
         yield stack.source.problem(("guardrails", "gpuSlices"), what, f"Taken by {most}.", do)
 
 
 @stack_rule("All replicas together, at an autoscaler's maximum, cost at most `guardrails.monthlyBudget` a month")
 def the_cost_a_month_stays_within_its_budget(stack: Stack) -> Iterator[Problem]:
-    """The inventory's prices count, for 730 hours. A device without a price could cost anything."""
+    """Tidegate multiplies the prices under `gpus` by 730 hours. A device without a price could cost any amount."""
     budget = stack.platform.guardrails.monthly_budget
     unit = devices.currency(stack.data_plane.gpus)
     pools = {each.pool: each.cost for each in devices.taken(stack) if each.count}
     total = sum(pools.values(), Cost())
     if budget is None or (total.month is not None and total.month <= budget):
         return
-    what = f"it may cost {total} a month, and its budget is {money(budget, unit)}"
+    what = f"its pools can cost {total} a month, but the budget is {money(budget, unit)}"
     if total.unpriced:
-        what = f"{total.unpriced} of its {total.devices} GPU devices have no price, and there is a budget"
+        what = f"there is a budget, but {total.unpriced} of its {total.devices} GPU devices have no price"
     why = f"Taken by {', '.join(f'{name}: {one}' for name, one in pools.items())}."
     do = "Set fewer replicas or smaller slices, agree on a higher guardrails.monthlyBudget, or set prices under gpus."
     yield stack.source.problem(("guardrails", "monthlyBudget"), what, why, do)
@@ -278,15 +278,15 @@ def the_cost_a_month_stays_within_its_budget(stack: Stack) -> Iterator[Problem]:
 
 @definition_rule("All prices are in one currency")
 def prices_are_in_one_currency(definition: Definition) -> Iterator[Problem]:
-    """What stacks cost is added up, and budgets are compared with it."""
+    """Tidegate adds up the costs of stacks, and compares the sum with budgets."""
     first = None
     for index, plane in enumerate(definition.header.data_planes):
         for place, group in enumerate(plane.gpus):
             first = first or group.price
             if group.price and first and group.price.currency != first.currency:
-                what = f"this price is in {group.price.currency}, and another is in {first.currency}"
+                what = f"this price is in {group.price.currency}, but another is in {first.currency}"
                 where = ("dataPlanes", index, "gpus", place, "price")
-                yield definition.document.problem(where, what, do="Say all prices in one currency.")
+                yield definition.document.problem(where, what, do="Set all prices in one currency.")
 
 
 @definition_rule("Models on the shares of one GPU fit into its memory")
@@ -302,36 +302,36 @@ def shares_of_a_gpu_promise_no_more_than_it_has(definition: Definition) -> Itera
                 if isinstance(pool.placement, SharedGpuPlacement) and pool.placement.kind == sharing.kind
                 if pool.placement.product in (None, group.product)
             ]
-            # Each client of MPS is held to its part.
+            # MPS limits each client to its part.
             largest = memory // sharing.replicas if sharing.kind == "mps" else memory
             together = sorted((each for each, count, _ in sharers for _ in range(count)), reverse=True)
             gpus = group.nodes * group.per_node
             crowd = sum(together[: sharing.replicas])
             by = ", ".join(f"{name}: {count} × {gb(each)}" for each, count, name in sharers)
-            why, where = f"Models may take there, by capacity or footprints: {by}.", ("dataPlanes", index, "gpus")
-            do = "Lower loading.capacity, ask for fewer replicas, or cut the GPU into fewer shares."
+            why, where = f"Models can take, by capacity or footprints: {by}.", ("dataPlanes", index, "gpus")
+            do = "Lower loading.capacity, set fewer replicas, or divide the GPU into fewer shares."
             if together and together[0] > largest:
                 has = f"a share of {group.product} has {gb(largest)}"
-                what = f'{has} in data plane "{plane.name}", and models may take {gb(together[0])} on one'
+                what = f'{has} in data plane "{plane.name}", but models can take {gb(together[0])} on one'
                 yield definition.document.problem(where, what, why, do)
             elif len({each.product for each, _, _ in _shared_gpus(plane)}) == 1 and sum(together) > gpus * memory:
                 has = f'data plane "{plane.name}" shares {gpus} × {group.product} of {gb(memory)}'
-                yield definition.document.problem(where, f"{has}, and promises {gb(sum(together))} to models", why, do)
+                yield definition.document.problem(where, f"{has}, but promises {gb(sum(together))} to models", why, do)
             elif crowd > memory:
                 has = f'a {group.product} of data plane "{plane.name}" has {gb(memory)}'
-                what = f"{has}, and models of pods that may share it take up to {gb(crowd)}"
+                what = f"{has}, but models of pods that can share it take up to {gb(crowd)}"
                 yield definition.document.problem(where, what, why, do, severity="advisory")
 
 
 def _shared_gpus(plane: DataPlane) -> list[tuple[GpuNodes, GpuSharing, int]]:
-    """Return the kinds of nodes whose GPUs are shared and of a known size, with that in bytes."""
+    """Return the groups of nodes whose GPUs are shared and of a known size, with that size in bytes."""
     groups = [(group, group.sharing, gpu_bytes(group.product)) for group in plane.gpus]
     return [(group, sharing, memory) for group, sharing, memory in groups if sharing and memory]
 
 
 @stack_rule("Models fit into a GPU that their pool may get")
 def models_fit_into_a_gpu_of_their_plane(stack: Stack) -> Iterator[Problem]:
-    """A pool that names no product may get any GPU of the data plane, and models larger than all of them never load."""
+    """A pool without a product can get any GPU of the data plane. Models larger than all of them never load."""
     plane = stack.data_plane
     for path, server, pool in stack.pools():
         product = getattr(pool.placement, "product", None)
@@ -342,24 +342,24 @@ def models_fit_into_a_gpu_of_their_plane(stack: Stack) -> Iterator[Problem]:
         largest = max((each for each in known if each), default=0) * count
         promised = devices.promised_bytes(stack, server, pool)
         if known and all(known) and promised > largest:
-            what = f"models may take {gb(promised)} on a replica of {server.name}/{pool.name}"
-            what = f'{what}, and no GPU of data plane "{plane.name}" that it may get has more than {gb(largest)}'
-            yield stack.source.problem((*path, "loading"), what, do="Lower loading.capacity, or ask for larger GPUs.")
+            what = f"models can take {gb(promised)} on a replica of {server.name}/{pool.name}"
+            what = f'{what}, but no GPU of data plane "{plane.name}" that it can get has more than {gb(largest)}'
+            yield stack.source.problem((*path, "loading"), what, do="Lower loading.capacity, or set a larger product.")
 
 
 @stack_rule("Every model has at least one replica in production", "advisory")
 def models_have_a_replica_in_production(stack: Stack) -> Iterator[Problem]:
-    """Without a replica, calls of the models of a pool fail; in dev that saves a GPU."""
+    """Without a replica, requests to the models of a pool fail. In dev that can be meant, because it saves a GPU."""
     for path, server, pool in stack.pools() if stack.environment.production else ():
         if devices.most_replicas(pool) == 0:
-            what = f"{server.name}/{pool.name} has no replica in production, so calls of its models fail"
-            do = "Say replicas: 1 or more, where that is not meant."
+            what = f"{server.name}/{pool.name} has no replica in production, so requests to its models fail"
+            do = "Set replicas to 1 or more."
             yield stack.source.problem((*path, "replicas"), what, do=do)
 
 
 @stack_rule("A wait for a load or a replica ends before the proxy's timeout", "advisory")
 def waits_end_before_the_proxys_timeout(stack: Stack) -> Iterator[Problem]:
-    """A caller who names no deadline is given up by the proxy, who then never hears "busy, try again"."""
+    """Otherwise the proxy ends the request of a caller without a deadline before it can respond `busy`."""
     most = stack.platform.proxy.timeouts.request_seconds
     for path, server, pool in stack.pools():
         if not isinstance(pool.loading, OnDemand):
@@ -373,7 +373,7 @@ def waits_end_before_the_proxys_timeout(stack: Stack) -> Iterator[Problem]:
             if seconds >= most:
                 what = f"{to_camel(name)} {seconds} of {server.name}/{pool.name}"
                 what = f"{what} is not less than {most}, the proxy's timeouts.requestSeconds"
-                why = "Only callers who name a longer deadline wait so long, or hear that the server is busy."
+                why = "Only callers that set a longer deadline wait that long, or get `busy`."
                 where = (*path, key, to_camel(name)) if name in section.model_fields_set else (*path, key)
                 do = f"Lower {to_camel(name)}, or raise proxy.timeouts.requestSeconds."
                 yield stack.source.problem(where, what, why, do)
@@ -381,50 +381,49 @@ def waits_end_before_the_proxys_timeout(stack: Stack) -> Iterator[Problem]:
 
 @stack_rule("A pool that scales to zero can be started by a request")
 def pools_without_replicas_can_be_woken(stack: Stack) -> Iterator[Problem]:
-    """Only a call brings the first replica, so no model may be needed before."""
+    """Only a request starts the first replica, so no model of such a pool can be in memory before."""
     for path, server, pool in stack.pools():
         scaling = pool.autoscaling
         if not isinstance(scaling, QueueScaling) or scaling.min or not server.scales_by_queue:
             continue
         what = f"autoscaling.min is 0 in {server.name}/{pool.name}"
-        where, do = (*path, "autoscaling", "min"), "Write min: 1"
+        where, do = (*path, "autoscaling", "min"), "Set min to 1"
         pinned = [model.name for model in stack.models_of(server, pool) if model.pinned]
         if not isinstance(pool.loading, OnDemand):
-            why = "Its models are in memory all the time, so that it always has a replica."
-            do = f"{do}: only pools that load on demand may have none."
-            yield stack.source.problem(where, f"{what}, a preload pool", why, do)
+            why = "Its models are always in memory, so it needs a replica. Only on-demand pools can scale to zero."
+            yield stack.source.problem(where, f"{what}, a preload pool", why, f"{do}.")
         elif pinned:
-            what = f'{what}, where model "{pinned[0]}" is pinned'
-            why = "A pinned model is in memory, whether anybody calls it or not."
-            yield stack.source.problem(where, what, why, f"{do}, or unpin it.")
+            what = f'{what}, but its model "{pinned[0]}" is pinned'
+            why = "A pinned model is in memory even if no one calls it."
+            yield stack.source.problem(where, what, why, f"{do}, or remove pinned from the model.")
 
 
 @stack_rule("Prometheus scrapes the metrics that a pool scales by", "advisory")
 def what_scales_by_queue_is_read_by_prometheus(stack: Stack) -> Iterator[Problem]:
-    """KEDA asks Prometheus, which knows what it reads of servers and proxies."""
+    """KEDA queries Prometheus for metrics of servers and proxies."""
     for path, server, pool in stack.pools():
         scaling = pool.autoscaling
-        is_asked = isinstance(scaling, QueueScaling) and server.scales_by_queue
-        if scaling and is_asked and not stack.platform.monitoring.operator:
-            what = f"{server.name}/{pool.name} scales by what Prometheus has read of servers and proxies"
-            what = f"{what}, and monitoring.operator is not true: nothing here has it read them"
-            why = "Unless yours reads them anyway, the pool stays as it is under load."
+        needs_metrics = isinstance(scaling, QueueScaling) and server.scales_by_queue
+        if scaling and needs_metrics and not stack.platform.monitoring.operator:
+            what = f"{server.name}/{pool.name} scales on Prometheus metrics"
+            what = f"{what}, but monitoring.operator is not true, so Tidegate does not configure scraping"
+            why = "Unless your Prometheus scrapes servers and proxies anyway, the pool does not scale under load."
             if not scaling.min:
-                why = "Unless yours reads them anyway, no caller ever wakes the pool from min 0."
-            do = "Say monitoring: {operator: true}, or see to it yourself (docs/scaling.md)."
+                why = (
+                    "Unless your Prometheus scrapes servers and proxies anyway, no request starts the pool from min 0."
+                )
+            do = "Set monitoring: {operator: true}, or configure scraping yourself (docs/scaling.md)."
             yield stack.source.problem((*path, "autoscaling"), what, why, do)
-        elif scaling and is_asked and (seconds := stack.platform.monitoring.interval_seconds) > _MOST_INTERVAL:
-            what = f"{server.name}/{pool.name} scales by what Prometheus reads every {seconds} s"
-            why = (
-                "Figures are of the last minute or two: read so seldom they are missing at times, and no replica goes."
-            )
-            do = f"Say at most {_MOST_INTERVAL}."
+        elif scaling and needs_metrics and (seconds := stack.platform.monitoring.interval_seconds) > _MOST_INTERVAL:
+            what = f"{server.name}/{pool.name} scales on metrics that Prometheus scrapes every {seconds} s"
+            why = "KEDA uses rates over one or two minutes. If they are missing at times, no replica is removed."
+            do = f"Set it to {_MOST_INTERVAL} or less."
             yield stack.source.problem(("monitoring", "intervalSeconds"), what, why, do)
 
 
 @definition_rule("One node has all GPUs of a replica")
 def gpus_of_a_replica_are_in_one_node(definition: Definition) -> Iterator[Problem]:
-    """A pod runs on one node, so its GPUs are there, all of them."""
+    """A pod runs on one node, so all its GPUs must be in that node."""
     found: dict[tuple[Position | str | None, int], list[Problem]] = {}
     for stack in definition.stacks:
         for path, server, pool in stack.pools():
@@ -432,27 +431,27 @@ def gpus_of_a_replica_are_in_one_node(definition: Definition) -> Iterator[Proble
                 continue
             count, product = pool.placement.count, pool.placement.product
             if product is not None and product not in {group.product for group in stack.data_plane.gpus}:
-                continue  # that is said where it is asked for
+                continue  # Another rule reports it.
             groups = [group for group in stack.data_plane.gpus if product in (None, group.product)]
             room = sum(group.nodes * (group.whole // count) for group in groups)
             if devices.most_replicas(pool) > room:
-                asks = f"{server.name}/{pool.name} asks for {devices.most_replicas(pool)} × {count} GPUs in one node"
-                what = f'{asks}, and data plane "{stack.data_plane.name}" has room for {room}'
-                do = f"Ask for fewer GPUs a replica, or tell of more nodes with perNode: {count} or more."
+                asks = f"{server.name}/{pool.name} needs {devices.most_replicas(pool)} × {count} GPUs in one node"
+                what = f'{asks}, but data plane "{stack.data_plane.name}" has that {room} times'
+                do = f"Set a smaller placement.count, or add nodes with perNode: {count} or more under gpus."
                 problem = stack.source.problem((*path, "placement", "count"), what, do=do)
                 found.setdefault((problem.where, count), []).append(problem)
-    for first, *others in found.values():  # one line may be of several pools, by an alias, and of several planes
+    for first, *others in found.values():  # Pools that share a YAML alias, and planes, share the line.
         yield replace(first, why="\n".join(f"And {other.what}." for other in others))
 
 
 @stack_rule("A request of the largest allowed size fits into one caller's share of memory", "advisory")
 def a_body_fits_what_one_caller_may_hold(stack: Stack) -> Iterator[Problem]:
-    """Bodies that must be whole before they go on are held, and one caller's have a share of the memory at the most."""
+    """The proxy buffers some bodies whole, and limits the buffers of one caller to a share of its memory."""
     proxy = stack.platform.proxy
     most = int(byte_count(proxy.resources.memory) * ONE_CALLERS_SHARE)
     if byte_count(proxy.body_limit) > most and not stack.environment.local:
         what = f"bodyLimit {proxy.body_limit} is more than the {most >> 20}Mi that one caller can make the proxy hold"
-        why = "Larger bodies of /predict, compressed messages over gRPC and bodies of sequence models are refused."
-        do = f"Raise proxy.resources.memory of {proxy.resources.memory}, of which that is 9/64, or lower bodyLimit."
+        why = "The proxy refuses larger bodies of /predict, compressed gRPC messages and bodies of sequence models."
+        do = f"Raise proxy.resources.memory of {proxy.resources.memory} (the share is 9/64 of it), or lower bodyLimit."
         where = ("proxy", "bodyLimit") if "body_limit" in proxy.model_fields_set else ("proxy", "resources", "memory")
         yield stack.source.problem(where, what, why, do)

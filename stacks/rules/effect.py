@@ -1,4 +1,4 @@
-"""Settings that have no effect, and names that do not mean what they say."""
+"""Rules of effect: settings that do nothing, and names that mislead."""
 
 import re
 from collections.abc import Iterator
@@ -21,13 +21,15 @@ _NOT_PRODUCTION = re.compile(r"(^|-)(pre|non|not|no|dev|test|stage|staging|sandb
 
 @header_rule("An environment that is named production is production", "advisory")
 def production_is_production_by_name(header: Header, document: Document) -> Iterator[Problem]:
-    """Without `production: true`, guardrails that stop you in production only advise you, or do not apply."""
+    """Without `production: true`, guardrails that are mandatory in production are warnings, or do not apply."""
     for index, environment in enumerate(header.environments):
         names = [environment.name, *([environment.namespace] if environment.namespace else [])]
         is_named = any(_PRODUCTION.search(name) and not _NOT_PRODUCTION.search(name) for name in names)
         if is_named and not environment.production and not environment.local:
-            what = f'environment "{environment.name}" is named like production, and production is not true'
-            why = "The guardrails of production do not stop you there, and it may share writable datasets with others."
+            what = f'environment "{environment.name}" is named like production, but production is not true'
+            why = (
+                "The guardrails of production are not mandatory there, and it may share writable datasets with others."
+            )
             yield document.problem(("environments", index), what, why, "Set production: true, or rename it.")
 
 
@@ -44,25 +46,25 @@ def the_proxy_is_redundant_in_production(stack: Stack) -> Iterator[Problem]:
 
 @stack_rule("A guardrail of production is lowered only by a waiver", "advisory")
 def production_lowers_guardrails_by_waivers(stack: Stack) -> Iterator[Problem]:
-    """A waiver names an owner, a reason and a last day; a severity has none of them, and covers what comes later."""
+    """A waiver names an owner, a reason and a last day. A severity has none of them, and covers later breaches too."""
     kind: Kind = "production"
     lowered = [
         name
         for name, severity in stack.platform.guardrails.severities.items()
-        # A cluster refuses images without a digest anyway.
+        # `tidegate up` on a cluster requires digests anyway.
         if severity == "advisory"
         and BY_NAME[name].severity(kind) == "mandatory"
         and name != "images-are-pinned-by-digest"
     ]
     if stack.environment.production and lowered:
-        what = f"{listed(lowered)} no longer stop you in production, without an owner, a reason and an end"
-        do = "Set a waiver for each under guardrails.waivers (rule, object, owner, reason, until) instead."
+        what = f"{listed(lowered)} are not mandatory in production, without an owner, a reason and an end"
+        do = "Add a waiver for each under guardrails.waivers (rule, object, owner, reason, until) instead."
         yield stack.source.problem(("guardrails", "severities"), what, do=do)
 
 
 @definition_rule("Images, datasets and eviction policies are used", "advisory")
 def what_is_defined_is_used(definition: Definition) -> Iterator[Problem]:
-    """An item that no server uses was mistyped where it should be used, or is left over."""
+    """An item that no server uses is left over, or its name has a typo where a server should use it."""
     used: set[tuple[str, str]] = set()
     for stack in definition.stacks:
         for _, server, pool in stack.pools():
@@ -81,14 +83,14 @@ def what_is_defined_is_used(definition: Definition) -> Iterator[Problem]:
             for index, item in enumerate(items):
                 if (key, item.name) not in used | seen and item.name not in ("proxy", "eviction-policy"):
                     seen.add((key, item.name))
-                    what = f'"{item.name}" under {key} is used by no server of any stack'
-                    do = "Remove it, or name it where it should be used."
+                    what = f'no server of any stack uses "{item.name}" under {key}'
+                    do = "Remove it, or name it where a server should use it."
                     yield stack.source.problem((key, index), what, do=do)
 
 
 @definition_rule("Every setting has an effect in some stack", "advisory")
 def settings_have_an_effect(definition: Definition) -> Iterator[Problem]:
-    """A setting that another one makes meaningless everywhere was meant to do something."""
+    """If another setting disables a setting in every stack, one of them is a mistake."""
     found: dict[Position | str | None, Problem] = {}
     effective: set[Position | str | None] = set()
     for stack in definition.stacks:
@@ -103,35 +105,36 @@ def settings_have_an_effect(definition: Definition) -> Iterator[Problem]:
 
 
 def _dependent(stack: Stack) -> Iterator[tuple[PathInTree, Section, str, bool, str, str]]:
-    """Yield where a section is, its keys that need something, whether that is there, else why not, and what to do."""
+    """Yield each section with dependent keys: its path, the keys, whether they have an effect, why not, the remedy."""
     proxy, monitoring, domino = stack.platform.proxy, stack.platform.monitoring, stack.platform.domino
     yield (
         ("proxy", "rateLimit"),
         proxy.rate_limit,
         "tokens_per_minute",
         any(isinstance(server, OpenaiServer) for server in stack.platform.servers),
-        "no server is of kind openai, and the proxy counts tokens of no others",
+        "no server is of kind openai, and the proxy counts only their tokens",
         "Remove it.",
     )
     rules = "rules, objectives and runbooks need the PrometheusRule objects of monitoring.operator and monitoring.rules"
     do = "Set monitoring.operator to true, or remove it."
     yield ("monitoring",), monitoring, "objectives runbooks", monitoring.operator and monitoring.rules, rules, do
-    because = "monitoring.operator is not true, so Tidegate makes no PodMonitor and no PrometheusRule"
+    because = "monitoring.operator is not true, so Tidegate creates no PodMonitor and no PrometheusRule"
     yield ("monitoring",), monitoring, "interval_seconds labels rules", monitoring.operator, because, do
     because = "monitoring.dashboards is not true"
     do = "Set monitoring.dashboards to true, or remove it."
     yield ("monitoring",), monitoring, "dashboard_labels", monitoring.dashboards, because, do
     if domino:
-        because = "proxy.auth.dominoPrincipal is not true, so the proxy never asks Domino"
+        because = "proxy.auth.dominoPrincipal is not true, so the proxy never calls Domino"
         do = "Set proxy.auth.dominoPrincipal to true, or remove it."
         yield ("domino",), domino, "principal_url", proxy.auth.domino_principal, because, do
-    because = "proxy.auth has no issuer and no dominoPrincipal whose servers it could vouch for"
+    because = "proxy.auth has no issuer and no dominoPrincipal whose certificates it could verify"
     is_used = bool(proxy.auth.oidc or proxy.auth.domino_principal)
     yield ("proxy", "auth"), proxy.auth, "authorities", is_used, because, "Add an issuer, or remove it."
     for path, server, pool in stack.pools():
         evicts = isinstance(pool.loading, OnDemand)
-        because = f"{server.name}/{pool.name} preloads its models, and evicts none"
-        yield path, pool, "policy_resources", evicts, because, "Remove it; in an overlay, with `policyResources: null`."
+        because = f"{server.name}/{pool.name} preloads its models, and never evicts"
+        do = "Remove it. In an overlay, set `policyResources: null`."
+        yield path, pool, "policy_resources", evicts, because, do
         for model in stack.models_of(server, pool):
             do = "Remove it, or put the model on an on-demand pool."
             yield stack.path_of(model), model, "pinned idle_seconds", evicts, because, do

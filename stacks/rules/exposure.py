@@ -1,4 +1,4 @@
-"""What leads to the proxy from outside: known limits of Ingress controllers, Gateways and meshes."""
+"""Rules of exposure: known limits of Ingress controllers, Gateways and meshes in front of the proxy."""
 
 import re
 from collections.abc import Iterator
@@ -15,16 +15,16 @@ _GOOGLE = ("networking.gke.io", "ingress.gcp.kubernetes.io", "cloud.google.com")
 _BACKEND_CONFIG = "cloud.google.com/backend-config"
 _APP_PROTOCOLS, _ITS_OLD_NAME = "cloud.google.com/app-protocols", "service.alpha.kubernetes.io/app-protocols"
 _CONTROLLERS = {
-    "nginx.org": r"(?!)",  # Of F5's controller, which its annotations alone tell from ingress-nginx.
+    "nginx.org": r"(?!)",  # F5's controller, which only its annotations distinguish from ingress-nginx.
     _NGINX: r"nginx",
     _ALB: r"(^|-)alb($|-)",
     **dict.fromkeys(_GOOGLE, r"^gce"),
 }
-"""The prefix of a controller's annotations, and what its class is usually named."""
+"""The prefix of a controller's annotations, and a pattern of its usual class names."""
 
 
 def _controller(exposure: IngressExposure) -> str:
-    """Return the prefix of the annotations of an Ingress' controller; an empty text if it is not known here."""
+    """Return the prefix of the annotations of an Ingress controller, or an empty string if it is not known."""
     prefixes = {key.partition("/")[0] for key in exposure.annotations}
     by_annotation = next((prefix for prefix in _CONTROLLERS if prefix in prefixes), "")
     name = exposure.class_name or ""
@@ -33,7 +33,7 @@ def _controller(exposure: IngressExposure) -> str:
 
 @stack_rule("The annotations of an Ingress lift its controller's known limits", "advisory")
 def an_ingress_lifts_its_controllers_limits(stack: Stack) -> Iterator[Problem]:
-    """A controller has its own defaults for protocol, health check, body size and timeout, which can be too small."""
+    """The defaults of a controller for protocol, health check, body size and timeout can be too small."""
     proxy = stack.platform.proxy
     exposure = proxy.exposure
     if not isinstance(exposure, IngressExposure) or not (prefix := _controller(exposure)):
@@ -63,65 +63,63 @@ def _pairs(annotations: dict[str, str]) -> str:
 
 
 def _lacking(stack: Stack, exposure: IngressExposure, prefix: str) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield each annotation that a controller lacks, or has too small, with what it should be and why."""
-    proxy, said = stack.platform.proxy, exposure.annotations
+    """Yield each annotation that is missing, or whose value is too small, with the value that it needs and why."""
+    proxy, annotations = stack.platform.proxy, exposure.annotations
     body, seconds, is_https = byte_count(proxy.body_limit), proxy.timeouts.request_seconds, proxy.tls is not None
     https = "It sends plain HTTP to the proxy, which serves HTTPS because of proxy.tls."
-    waits = f"It waits {{}} seconds for a response; proxy.timeouts.requestSeconds is {seconds}."
+    waits = f"It waits {{}} seconds for a response, but proxy.timeouts.requestSeconds is {seconds}."
     protocol = f"{prefix}/backend-protocol"
-    if prefix in (_NGINX, _ALB) and is_https and protocol not in said:
+    if prefix in (_NGINX, _ALB) and is_https and protocol not in annotations:
         yield protocol, ("HTTPS", https)
     if prefix == _NGINX:
         key = f"{prefix}/proxy-body-size"
-        if (size := _nginx_bytes(said.get(key, "1m"))) and size < body:
-            reason = f"It refuses bodies above {said.get(key, '1 MB')} with 413; proxy.bodyLimit is {proxy.body_limit}."
+        if (size := _nginx_bytes(annotations.get(key, "1m"))) and size < body:
+            limit = annotations.get(key, "1 MB")
+            reason = f"It refuses bodies above {limit} with 413, but proxy.bodyLimit is {proxy.body_limit}."
             yield key, ('"0"', reason)
         key = f"{prefix}/proxy-read-timeout"
-        if (least := _seconds(said.get(key, "60"))) < seconds:
+        if (least := _seconds(annotations.get(key, "60"))) < seconds:
             yield key, (f'"{seconds}"', waits.format(least))
     if prefix == _ALB:
-        if said.get(f"{prefix}/target-type") != "ip":
-            yield f"{prefix}/target-type", ("ip", "Its default, instance, needs a NodePort; the proxy has a ClusterIP.")
-        if f"{prefix}/healthcheck-path" not in said:
-            yield (
-                f"{prefix}/healthcheck-path",
-                ("/healthz", "Its health check requests /, where the proxy has nothing."),
-            )
-        if is_https and said.get(f"{prefix}/healthcheck-protocol", "HTTP") != "HTTPS":
-            yield (
-                f"{prefix}/healthcheck-protocol",
-                ("HTTPS", "Its health check uses plain HTTP; the proxy serves HTTPS."),
-            )
+        if annotations.get(f"{prefix}/target-type") != "ip":
+            reason = "Its default, instance, needs a NodePort, but the proxy has a ClusterIP."
+            yield f"{prefix}/target-type", ("ip", reason)
+        if f"{prefix}/healthcheck-path" not in annotations:
+            reason = "Its health check requests /, for which the proxy returns 404."
+            yield f"{prefix}/healthcheck-path", ("/healthz", reason)
+        if is_https and annotations.get(f"{prefix}/healthcheck-protocol", "HTTP") != "HTTPS":
+            reason = "Its health check uses plain HTTP, but the proxy serves HTTPS."
+            yield f"{prefix}/healthcheck-protocol", ("HTTPS", reason)
         key = f"{prefix}/load-balancer-attributes"
-        found = re.search(r"idle_timeout\.timeout_seconds=(\d+)", said.get(key, ""))
+        found = re.search(r"idle_timeout\.timeout_seconds=(\d+)", annotations.get(key, ""))
         if (least := int(found[1]) if found else 60) < seconds:
             yield key, (f"idle_timeout.timeout_seconds={seconds}", waits.format(least))
     if prefix in _GOOGLE and not {_BACKEND_CONFIG, f"beta.{_BACKEND_CONFIG}"} & set(exposure.service_annotations):
-        reason = "Its health check requests /, where the proxy has nothing: the BackendConfig says /healthz."
+        reason = "Its health check requests /, for which the proxy returns 404. The BackendConfig sets /healthz."
         yield _BACKEND_CONFIG, ("""'{"default": "inference-proxy"}'""", f"{reason} {waits.format(30)}")
     if prefix in _GOOGLE and is_https and not {_APP_PROTOCOLS, _ITS_OLD_NAME} & set(exposure.service_annotations):
         yield _APP_PROTOCOLS, ("""'{"https": "HTTPS"}'""", https)
     if prefix in (_ALB, *_GOOGLE) and not any(each.cidr for each in stack.platform.network.callers):
         ranges = "130.211.0.0/22 and 35.191.0.0/16" if prefix in _GOOGLE else "the load balancer's subnets"
-        reason = "It calls the proxy from addresses outside the cluster, and network.callers names no address range."
+        reason = "It calls the proxy from addresses outside the cluster, but network.callers has no address range."
         yield "network.callers", (f"{{name: load-balancer, cidr: …}} for {ranges}", reason)
 
 
 def _nginx_bytes(text: str) -> int:
-    """Return the bytes in a size as nginx writes it; 0 for no limit, or for what is not such a size."""
+    """Return the bytes of a size in nginx's notation, or 0 for no limit or another notation."""
     found = re.fullmatch(r"(\d+)([kmg]?)", text.lower())
     return int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[found[2]] if found else 0
 
 
 def _seconds(text: str) -> int:
-    """Return the seconds in a duration as controllers write it; a very long time for one that is not understood."""
+    """Return the seconds of a duration in the notation of controllers, or a very large number for another notation."""
     found = re.fullmatch(r"(\d+)(s|m|h|d)?", text)
     return int(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400}[found[2] or "s"] if found else 10**9
 
 
 @stack_rule("A Gateway's pods are among the callers", "advisory")
 def a_gateways_pods_are_among_the_callers(stack: Stack) -> Iterator[Problem]:
-    """The network admits the namespace of the Gateway, but many controllers run its pods in another, or elsewhere."""
+    """Network policies admit the Gateway's namespace, but many controllers run its pods in another, or elsewhere."""
     exposure, callers = stack.platform.proxy.exposure, stack.platform.network.callers
     if isinstance(exposure, HttpRouteExposure) and not any(
         each.cidr
@@ -130,26 +128,26 @@ def a_gateways_pods_are_among_the_callers(stack: Stack) -> Iterator[Problem]:
     ):
         what = f"no entry of network.callers names the pods of Gateway {exposure.gateway}"
         why = (
-            f"The network admits namespace {exposure.gateway_namespace} only. Envoy Gateway and others run a Gateway's "
-            "pods in the controller's namespace, and clouds run it outside the cluster."
+            f"Network policies admit only namespace {exposure.gateway_namespace}. Envoy Gateway and others run pods "
+            "in the controller's namespace, and clouds run a Gateway outside the cluster."
         )
         do = (
             f"Add {{name: gateway, namespaceLabels: {{{NAMESPACE_LABEL}: NAMESPACE}}}} to network.callers, with the "
-            f"namespace of its pods, {exposure.gateway_namespace} or another; or a cidr."
+            f"namespace of its pods ({exposure.gateway_namespace} or another), or an entry with a cidr."
         )
         yield stack.source.problem(("proxy", "exposure", "gatewayNamespace"), what, why, do)
 
 
 @stack_rule("A strict mesh has only callers in the mesh", "advisory")
 def a_strict_mesh_has_callers_in_the_mesh(stack: Stack) -> Iterator[Problem]:
-    """With mtls STRICT, the proxy's sidecar refuses a caller without a certificate of the mesh."""
+    """With mtls STRICT, the proxy's sidecar refuses callers without a certificate of the mesh."""
     platform = stack.platform
     if platform.mesh is None or platform.mesh.mtls != "STRICT":
         return
     outside = [caller.name for caller in platform.network.callers if caller.cidr]
     outside += ["the load balancer"] if isinstance(platform.proxy.exposure, LoadBalancerExposure) else []
     if outside:
-        what = f"mesh.mtls is STRICT, and {listed(outside)} cannot be in the mesh"
+        what = f"mesh.mtls is STRICT, but {listed(outside)} cannot be in the mesh"
         why = "The proxy's sidecar refuses requests from addresses outside the mesh."
-        do = "Set mesh.mtls to PERMISSIVE, or let these callers come through a Gateway of the mesh."
+        do = "Set mesh.mtls to PERMISSIVE, or route these callers through a Gateway of the mesh."
         yield stack.source.problem(("mesh", "mtls"), what, why, do)

@@ -1,4 +1,4 @@
-"""Who callers are: issuers whose tokens can match, rules that can apply, and names that are no credentials."""
+"""Rules of identity: issuers match tokens, access rules can apply, and names are not credentials."""
 
 import difflib
 import re
@@ -20,7 +20,7 @@ _KEY = re.compile(
     r"|^(api|key|hf|ghp|glpat|nvapi|tgk)[-_](\S*[-_])?(?=\S*[0-9])[A-Za-z0-9]{12,}$"
 )
 _RANDOM = re.compile(r"^(?=\S*[0-9])(?=\S*[a-z])([0-9a-f]{32,}|(?=\S*[A-Z])[A-Za-z0-9+/_-]{40,}={0,2})$")
-"""Keys without a prefix look so, and so do subjects of some issuers, such as Entra ID."""
+"""Keys without a prefix look like this, and so do subjects of some issuers, such as Entra ID."""
 _UUID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 _ENDPOINT = re.compile(
@@ -47,7 +47,7 @@ _ISSUERS: tuple[tuple[str, str], ...] = (
     ),
     (r"https://[^/]+:443(/|$)", "Tokens seldom name the default port"),
 )
-"""Addresses that are in no token of a known provider, and what is."""
+"""Issuers that no token of a known provider contains, and what its tokens contain."""
 _WITHOUT_GROUPS = ("https://accounts.google.com", "https://token.actions.githubusercontent.com")
 
 
@@ -58,41 +58,41 @@ def issuers_can_match(stack: Stack) -> Iterator[Problem]:
         path: PathInTree = ("proxy", "auth", "oidc", index, "issuer")
         found = _ENDPOINT.search(urlsplit(issuer.issuer).path)
         if found:
-            what = f"{issuer.issuer} is an endpoint of an issuer, and no token names it"
+            what = f"{issuer.issuer} is an endpoint of an issuer, but no token names it"
             base = issuer.issuer[: issuer.issuer.index(found[0])]
-            do = f"Write the issuer as its tokens have it in iss, such as {base}; an address of keys is jwksUrl."
+            do = f"Set issuer as tokens have it in iss, such as {base}. The address of the keys goes into jwksUrl."
             yield stack.source.problem(path, what, "The proxy would refuse every token.", do)
             continue
         for pattern, right in _ISSUERS:
             if re.match(pattern, issuer.issuer):
                 what = f"no token of its provider names {issuer.issuer} as its issuer"
                 why = "The proxy compares it with a token's iss character by character, and would refuse every token."
-                yield stack.source.problem(path, what, why, f"{right}. Write it so.")
+                yield stack.source.problem(path, what, why, f"{right}. Set it as in the tokens.")
                 break
         if issuer.jwks_url and "/.well-known/openid-configuration" in issuer.jwks_url:
             what = "jwksUrl is the discovery document, which has no keys"
-            do = "Remove jwksUrl: the proxy finds the keys by discovery. Or write the document's jwks_uri."
+            do = "Remove jwksUrl, because the proxy finds the keys by discovery. Or set it to the document's jwks_uri."
             yield stack.source.problem((*path[:-1], "jwksUrl"), what, do=do)
 
 
 @stack_rule("Groups come from a source that has groups")
 def groups_come_from_sources_that_have_them(stack: Stack) -> Iterator[Problem]:
-    """API keys and Domino name a caller without groups, and so do tokens of some providers."""
+    """Callers with API keys or of Domino have no groups, and tokens of some providers have none."""
     auth = stack.platform.proxy.auth
     for index, rule in enumerate(stack.platform.proxy.access):
-        believed = [source for source in auth.sources if rule.source in (None, source)]
-        issuers = [issuer for issuer in believed if issuer in auth.issuers]
+        trusted = [source for source in auth.sources if rule.source in (None, source)]
+        issuers = [issuer for issuer in trusted if issuer in auth.issuers]
         with_groups = [issuer for issuer in issuers if issuer.rstrip("/") not in _WITHOUT_GROUPS]
-        if rule.groups and not rule.principals and believed and not with_groups:
-            what = f'access rule "{rule.name}" names groups only, and callers of {listed(believed)} have none'
-            do = "Name principals, or add an issuer whose tokens list groups to proxy.auth.oidc."
+        if rule.groups and not rule.principals and trusted and not with_groups:
+            what = f'access rule "{rule.name}" names only groups, but callers of {listed(trusted)} have none'
+            do = "Set principals, or add an issuer whose tokens list groups to proxy.auth.oidc."
             severity: Severity = "advisory" if issuers else "error"
             yield stack.source.problem(("proxy", "access", index, "groups"), what, do=do, severity=severity)
 
 
 @stack_rule("No principal, group, writer or audience is a credential")
 def names_are_no_credentials(stack: Stack) -> Iterator[Problem]:
-    """A key in an access rule is in version control, and matches no caller: a rule names the principal of a key."""
+    """A rule names the principal of a key, not the key. The definition is in version control, so a key would leak."""
     platform, promotion = stack.platform, stack.environment.promotion
     places: list[tuple[PathInTree, Sequence[str]]] = []
     for index, rule in enumerate(platform.proxy.access):
@@ -102,19 +102,19 @@ def names_are_no_credentials(stack: Stack) -> Iterator[Problem]:
     for index, issuer in enumerate(platform.proxy.auth.oidc):
         places.append((("proxy", "auth", "oidc", index, "audiences"), issuer.audiences))
     for path, name in ((((*path, n), name)) for path, names in places for n, name in enumerate(names)):
-        # Some providers draw audiences at random.
+        # Some providers generate random audiences.
         may_be_random = "audiences" in path or _UUID.match(name) or not _RANDOM.match(name)
         if not (is_key := _is_credential(name)) and may_be_random:
             continue
         what = "this name looks like a key or a token"
-        do = "evoke it. Write the name of its principal, which is its entry in the Secret of proxy.auth.apiKeys."
-        do = do if "audiences" not in path else "evoke it. Write what the issuer's tokens have in aud."
+        do = "evoke it. Set the name of its principal, which is its entry in the Secret of proxy.auth.apiKeys."
+        do = do if "audiences" not in path else "evoke it. Set the value that the issuer's tokens have in aud."
         do = f"R{do}" if is_key else f"If it is one, r{do}"
-        why = "The definition is in version control, and every pod's log may name it."
+        why = "The definition is in version control, and logs of pods can contain it."
         yield stack.source.problem(path, what, why, do, severity="error" if is_key else "advisory")
     if any(map(_is_credential, (*promotion.principals, *promotion.groups))):
         what = f'a name in promotion of environment "{stack.environment.name}" looks like a key or a token'
-        yield stack.source.problem((), what, do="Revoke it, and write the name of its principal.")
+        yield stack.source.problem((), what, do="Revoke it. Set the name of its principal.")
 
 
 def _is_credential(name: str) -> bool:
@@ -123,7 +123,7 @@ def _is_credential(name: str) -> bool:
 
 @stack_rule("An access rule grants something", "advisory")
 def access_rules_grant_something(stack: Stack) -> Iterator[Problem]:
-    """A rule whose models are all on servers that it does not name grants nothing."""
+    """A rule grants nothing if all its models are on servers that it does not name."""
     platform = stack.platform
     servers = {server.name for server in platform.servers}
     for index, rule in enumerate(platform.proxy.access):
@@ -131,25 +131,25 @@ def access_rules_grant_something(stack: Stack) -> Iterator[Problem]:
         on_models = any(matches(model.name, rule.models) for model in platform.models)
         if on_servers and on_models and not any(_grants(rule, model) for model in platform.models):
             what = f'access rule "{rule.name}" grants nothing: none of its models is on one of its servers'
-            do = "Name the server of the models, or models of the servers."
+            do = "Set servers to the server of the models, or models to models of the servers."
             yield stack.source.problem(("proxy", "access", index, "models"), what, do=do)
 
 
 @stack_rule("Every model has a caller", "advisory")
 def every_model_has_a_caller(stack: Stack) -> Iterator[Problem]:
-    """The proxy refuses every call that no access rule grants, so no caller can use such a model."""
+    """The proxy refuses every request that no access rule grants, so no caller could use the model."""
     rules = [rule for rule in stack.platform.proxy.access if "infer" in rule.actions]
     missed = [model for model in stack.platform.models if not any(_grants(rule, model) for rule in rules)]
     if missed and stack.platform.proxy.access:
         names = listed((each.name for each in missed), most=8)
         what = f"no access rule lets anyone call {names}"
-        do = "Add the models, or their servers, to a rule under proxy.access; or remove the models."
+        do = "Add the models, or their servers, to a rule under proxy.access. Or remove the models."
         yield stack.source.problem(("proxy", "access"), what, do=do)
 
 
 @stack_rule("Every source of identities has an access rule", "advisory")
 def every_source_has_an_access_rule(stack: Stack) -> Iterator[Problem]:
-    """A caller of a source that no rule admits can authenticate, and is then refused everything."""
+    """Callers of a source without a rule can authenticate, but the proxy refuses all their requests."""
     auth, rules = stack.platform.proxy.auth, stack.platform.proxy.access
     for source in auth.sources if rules else ():
         can_have_groups = source in auth.issuers
@@ -166,7 +166,7 @@ def _grants(rule: AccessRule, model: Model) -> bool:
 
 @definition_rule("An overlay adds issuers to those of the common part", "advisory")
 def overlays_keep_the_common_issuers(definition: Definition) -> Iterator[Problem]:
-    """Lists without names are replaced whole, so an overlay's issuers are instead of the common ones."""
+    """An overlay replaces a list without names, so its issuers replace those of the common part."""
     common = definition.document.get(("proxy", "auth", "oidc"))
     common_ones = (
         [str(each.get("issuer")) for each in common if isinstance(each, dict)] if isinstance(common, list) else []
@@ -175,14 +175,14 @@ def overlays_keep_the_common_issuers(definition: Definition) -> Iterator[Problem
     for stack in definition.stacks:
         issuers = stack.platform.proxy.auth.issuers
         gone = [each for each in common_ones if each not in issuers]
-        # An issuer of the same provider, such as another realm, is meant to replace the common one.
+        # An issuer of the same provider, such as another realm, replaces the common one on purpose.
         unlike = [each for each in gone if not any(_alike(each, other) for other in issuers)]
         problem_at = stack.source.position(("proxy", "auth", "oidc"))
         if unlike and issuers and problem_at not in shown:
             shown.add(problem_at)
             what = f'environment "{stack.environment.name}" no longer trusts {listed(unlike)}'
-            why = "An overlay replaces a list without names as a whole: its issuers are instead of the common ones."
-            do = "Write all issuers in the overlay. If callers of the common issuer are to be refused, move it there."
+            why = "An overlay replaces a list without names, so its issuers replace those of the common part."
+            do = "Add all issuers to the overlay. To refuse callers of the common issuer, move it to other overlays."
             yield stack.source.problem(("proxy", "auth", "oidc"), what, why, do)
 
 

@@ -1,4 +1,4 @@
-"""Promotion: a version can come into each environment, by a caller that may bring it."""
+"""Rules of promotion: a version can reach each environment, and the people who promote it have the access they need."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from .rule import header_rule, stack_rule
 
 @header_rule("`promotion.from` names another environment")
 def promotions_come_from_other_environments(header: Header, document: Document) -> Iterator[Problem]:
-    """A version has served in another environment before, which is in this definition and on a data plane."""
+    """A version must have served in that environment before, so the environment exists and is on a data plane."""
     names = [environment.name for environment in header.environments]
     hosted = {name for plane in header.data_planes for name in plane.environments}
     for index, environment in enumerate(header.environments):
@@ -21,50 +21,50 @@ def promotions_come_from_other_environments(header: Header, document: Document) 
             what = "itself" if source == environment.name else f'an unknown environment, "{source}"'
             what = f'environment "{environment.name}" takes versions from {what}'
             do = suggestion(source, [name for name in names if name != environment.name])
-            do = f"{do} Without from, it takes versions that were nowhere before."
+            do = f"{do} Without from, it takes versions that no environment has served."
             yield document.problem(("environments", index, "promotion", "from"), what, do=do, at="value")
         elif source is not None and source not in hosted:
             where = ("environments", index, "promotion", "from")
-            what = f'environment "{environment.name}" takes versions from "{source}", which lives on no data plane'
-            why = "Nothing can be deployed there, so nothing can be promoted from there."
-            do = f'Name "{source}" under a data plane\'s environments, or take versions from another environment.'
+            what = f'environment "{environment.name}" takes versions from "{source}", which is on no data plane'
+            why = "No one can deploy there, so no one can promote from there."
+            do = f'Add "{source}" to the environments of a data plane, or set from to another environment.'
             yield document.problem(where, what, why, do, at="value", severity="advisory")
 
 
 @header_rule("Promotions do not form a circle")
 def promotions_begin_somewhere(header: Header, document: Document) -> Iterator[Problem]:
-    """Environments that take versions from each other, in a circle, never get one."""
+    """Environments that take versions from each other in a circle never get a version."""
     sources = {environment.name: environment.promotion.source for environment in header.environments}
-    said: set[str] = set()
+    reported: set[str] = set()
     for index, environment in enumerate(header.environments):
         circle = [environment.name]
         while (source := sources.get(circle[-1])) is not None and source not in circle:
             circle.append(source)
-        if source == environment.name and len(circle) > 1 and not said.intersection(circle):
-            said.update(circle)
-            what = f"versions would have to go round in a circle: {' ← '.join([*circle, environment.name])}"
-            why = "Each environment waits for the other, so none would ever get a version."
-            do = "Let one of them take what is registered: leave from away there."
+        if source == environment.name and len(circle) > 1 and not reported.intersection(circle):
+            reported.update(circle)
+            what = f"promotions form a circle: {' ← '.join([*circle, environment.name])}"
+            why = "Each environment waits for the other, so none ever gets a version."
+            do = "Remove from in one of them, so that it takes registered versions."
             yield document.problem(("environments", index, "promotion", "from"), what, why=why, do=do, at="value")
 
 
 @stack_rule("An issuer's tokens contain the groups that may promote", "advisory")
 def groups_that_promote_are_told_by_an_issuer(stack: Stack) -> Iterator[Problem]:
-    """Only tokens of issuers tell groups; callers with API keys, or of Domino, have none."""
+    """Only an issuer's tokens contain groups. Callers with API keys, or of Domino, have none."""
     promotion = stack.environment.promotion
     if promotion.groups and not promotion.principals and not stack.platform.proxy.auth.oidc:
         what = (
-            f'only {", ".join(promotion.groups)} may bring versions into environment "{stack.environment.name}", and '
-            "its proxy knows no groups"
+            f'only {", ".join(promotion.groups)} may promote to environment "{stack.environment.name}", but its proxy '
+            "trusts no source that has groups"
         )
-        why = "Groups stand in the tokens of an issuer, and proxy.auth.oidc has none."
-        do = "Add an issuer, or name principals in the environment's promotion."
+        why = "Only tokens of an issuer contain groups, and proxy.auth.oidc has no issuer."
+        do = "Add an issuer, or set principals in the environment's promotion."
         yield stack.source.problem(("proxy", "auth"), what, why=why, do=do)
 
 
 @stack_rule("Those who may promote have an access rule", "advisory")
 def those_who_promote_may_look_and_call(stack: Stack) -> Iterator[Problem]:
-    """`tidegate promote` asks the proxy whether a version is ready, and sends it a request, before it has traffic."""
+    """Before a version gets traffic, `tidegate promote` checks that it is ready, and sends it a request."""
     promotion, barred = stack.environment.promotion, dict[str, list[str]]()
     for action in ("inspect", "infer"):
         rules = [rule for rule in stack.platform.proxy.access if action in rule.actions]
@@ -74,10 +74,10 @@ def those_who_promote_may_look_and_call(stack: Stack) -> Iterator[Problem]:
         kept_out += [name for name in promotion.groups if not matches(name, [g for r in rules for g in r.groups])]
         if kept_out:
             barred.setdefault(", ".join(kept_out), []).append(action)
-    why = "`tidegate promote` asks whether a version is ready (inspect), and sends the golden request (infer)."
+    why = "`tidegate promote` checks whether a version is ready (inspect), and sends the golden request (infer)."
     for who, actions in barred.items():
-        what = f'{who} may bring versions into environment "{stack.environment.name}"'
-        what = f"{what}, and no access rule lets them {' or '.join(actions)} there"
+        what = f'{who} may promote to environment "{stack.environment.name}"'
+        what = f"{what}, but no access rule lets them {' or '.join(actions)} there"
         do = f"Add an access rule that names them, with {' and '.join(actions)} in its actions."
         yield stack.source.problem(("proxy", "access"), what, why, do)
     if barred or not (promotion.principals or promotion.groups):
@@ -94,9 +94,7 @@ def those_who_promote_may_look_and_call(stack: Stack) -> Iterator[Problem]:
         if {"infer", "inspect"} - {action for rule in theirs for action in rule.actions}:
             missed.setdefault(model.server, []).append(model.name)
     if missed:
-        models = "; ".join(f"{listed(names, most=5)} of {server}" for server, names in missed.items())
-        what = (
-            f'no one who may bring versions into environment "{stack.environment.name}" may inspect and call {models}'
-        )
+        models = ", and ".join(f"{listed(names, most=5)} of {server}" for server, names in missed.items())
+        what = f'no one who may promote to environment "{stack.environment.name}" may inspect and call {models}'
         do = f"Add {listed(missed)} to the servers of their access rule, with actions: [infer, inspect]."
         yield stack.source.problem(("proxy", "access"), what, why, do)

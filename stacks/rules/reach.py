@@ -1,4 +1,4 @@
-"""What pods must reach: every address that a definition names needs an egress rule in `network.reach`."""
+"""Rules of egress: every address that a definition names needs an entry in `network.reach`."""
 
 import ipaddress
 import re
@@ -19,31 +19,30 @@ from .rule import stack_rule
 
 _SERVICE = re.compile(r"[^.]+\.(?P<namespace>[^.]+)(\.svc(\.cluster\.local)?)?")
 _POD_IDENTITY = "169.254.170.23/32", "fd00:ec2::23/128"
-"""Addresses of the agent of EKS Pod Identity: Amazon EKS User Guide, "Set up the Amazon EKS Pod Identity Agent"."""
+"""Addresses of the EKS Pod Identity Agent: Amazon EKS User Guide, "Set up the Amazon EKS Pod Identity Agent"."""
 _STORES = {"s3": "https://s3.amazonaws.com", "gs": "https://storage.googleapis.com"}
 
 
 @stack_rule("Requests within the cluster bypass the web proxy", "advisory")
 def web_proxies_leave_the_cluster_alone(stack: Stack) -> Iterator[Problem]:
-    """A company's web proxy cannot call what is in the cluster, such as Domino or a collector of traces."""
+    """A company's web proxy cannot reach Services of the cluster, such as Domino or a trace collector."""
     if any(_web_proxy(stack, scheme, f"{PROXY}.{stack.namespace}.svc") for scheme in ("http", "https")):
         variables = stack.platform.pods.environment
         name = next(name for name in variables if name.lower() in ("http_proxy", "https_proxy"))
-        what = f"{name} names a web proxy, by which pods would call Services of the cluster too"
+        what = f"{name} sets a web proxy, which pods would use for Services of the cluster too"
         do = "Add NO_PROXY: .svc,.cluster.local"
         yield stack.source.problem(("pods", "environment", name), what, do=do)
 
 
 @stack_rule("Eviction policies can read the cluster's keys in production", "advisory")
 def eviction_policies_can_read_the_clusters_keys(stack: Stack) -> Iterator[Problem]:
-    """Without keys a policy serves every holder of leases, verified or not: then network policies alone protect it."""
+    """Without the keys, a policy cannot verify lease holders, so only network policies protect it."""
     on_demand = any(isinstance(pool.loading, OnDemand) for _, _, pool in stack.pools())
     if stack.environment.production and on_demand and stack.platform.network.api_server is None:
-        what = "network.apiServer is missing, so eviction policies may never get the keys that verify proxies"
+        what = "network.apiServer is missing, so eviction policies may not get the keys that verify proxies"
         why = (
-            "Where network policies are enforced, they keep an eviction policy from the API server. Without its keys a "
-            "policy serves everyone who reaches its lease port: the code of a model in its pod, or any pod if network "
-            "policies fail."
+            "If the cluster enforces network policies, eviction policies cannot reach the API server. Without its keys "
+            "a policy serves every process that reaches its lease port, such as a model's code in the same pod."
         )
         do = (
             "Add apiServer: {addresses: [ADDRESS/32]} under network, with the addresses and ports that "
@@ -53,17 +52,17 @@ def eviction_policies_can_read_the_clusters_keys(stack: Stack) -> Iterator[Probl
 
 
 def _web_proxy(stack: Stack, scheme: str, host: str) -> str:
-    """Return the address of the web proxy by which pods call a host; an empty text where they call it themselves."""
-    said = {name.lower(): value for name, value in stack.platform.pods.environment.items()}
-    called_without = (name.strip(" .") for name in said.get("no_proxy", "").split(","))
+    """Return the address of the web proxy that pods use for a host, or an empty string if they call it directly."""
+    variables = {name.lower(): value for name, value in stack.platform.pods.environment.items()}
+    called_without = (name.strip(" .") for name in variables.get("no_proxy", "").split(","))
     if any(name == "*" or (name and f".{host}".endswith(f".{name}")) for name in called_without):
         return ""
-    return said.get(f"{scheme}_proxy", "")
+    return variables.get(f"{scheme}_proxy", "")
 
 
-@stack_rule("The proxy can reach its issuers, Domino's principal service and its collector of traces")
+@stack_rule("The proxy can reach its issuers, Domino's principal service and its trace collector")
 def the_proxy_can_reach_its_identity_provider(stack: Stack) -> Iterator[Problem]:
-    """The network refuses what no entry names, so the proxy could not fetch an issuer's keys, or ask Domino."""
+    """Network policies block addresses without an entry, so the proxy could not fetch keys or authenticate callers."""
     domino, proxy = stack.platform.domino, stack.platform.proxy
     here = domino.platform_namespace if domino and domino.principal_url is None else None
     used: list[tuple[PathInTree, str, str]] = [
@@ -75,7 +74,7 @@ def the_proxy_can_reach_its_identity_provider(stack: Stack) -> Iterator[Problem]
         for index, issuer in enumerate(proxy.auth.oidc)
     ]
     if domino and domino.principal_url and proxy.auth.domino_principal:
-        used.append((("domino", "principalUrl"), domino.principal_url, "ask Domino who callers are"))
+        used.append((("domino", "principalUrl"), domino.principal_url, "authenticate callers at Domino"))
     if proxy.tracing:
         used.append((("proxy", "tracing", "endpoint"), proxy.tracing.endpoint, "export spans"))
     ways = [reach for reach in stack.platform.network.reach if "proxy" in reach.by]
@@ -86,13 +85,13 @@ def the_proxy_can_reach_its_identity_provider(stack: Stack) -> Iterator[Problem]
 
 @stack_rule("Servers can reach their object store")
 def servers_can_reach_their_object_store(stack: Stack) -> Iterator[Problem]:
-    """The network refuses what no entry names, so a server could not read its repository in object storage."""
-    is_lost = any(servers_that_reach_something_exist(stack))  # a way may be meant for it
+    """Network policies block addresses without an entry, so a server could not read its repository."""
+    is_lost = any(servers_that_reach_something_exist(stack))  # An entry can be meant for this server.
     for index, server, bucket in () if is_lost else stack.buckets():
         ways = [reach for reach in stack.platform.network.reach if _of_server(reach, server)]
         path = ("servers", index, "repository", "url")
         if not ways:
-            what = f'server "{server.name}" may reach nothing outside, so it cannot read {bucket.url}'
+            what = f'server "{server.name}" has no entry in network.reach, so it cannot read {bucket.url}'
             do = f"Add the object store and the cloud's token service to network.reach with server: {server.name}."
             yield stack.source.problem(path, what, do=do)
         elif address := _store(stack, server, bucket.url):
@@ -100,7 +99,7 @@ def servers_can_reach_their_object_store(stack: Stack) -> Iterator[Problem]:
             yield from _unreached(stack, path, address, who, f"read {bucket.url}", ways)
     for index, server, dataset in () if is_lost else stack.mounted():
         if dataset.read_by_pods and not any(_of_server(reach, server) for reach in stack.platform.network.reach):
-            what = f'server "{server.name}" may reach nothing outside, so it cannot read dataset "{dataset.name}"'
+            what = f'server "{server.name}" has no entry in network.reach, so it cannot read dataset "{dataset.name}"'
             why = f"A sidecar that {dataset.driver} adds to the server's pods reads the bucket."
             do = f"Add the object store and the cloud's token service to network.reach with server: {server.name}."
             where = ("servers", index, "repository", "dataset")
@@ -112,18 +111,17 @@ def _of_server(reach: Reach, server: Server) -> bool:
 
 
 def _store(stack: Stack, server: Server, url: str) -> str:
-    """Return the address of an object store; an empty text if it is in a Secret, or the URL is not understood."""
+    """Return the address of an object store, or an empty string if a Secret has it or the URL is not valid."""
     try:
         store = parsed(url)
     except ValueError:
         return ""
     names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
     if store.endpoint or store.scheme != "s3" or not {*names} & {*server.variables.values()}:
-        said = next(
-            (stack.platform.pods.environment[name] for name in names if name in stack.platform.pods.environment), ""
-        )
+        of_pods = stack.platform.pods.environment
+        endpoint = next((of_pods[name] for name in names if name in of_pods), "")
         account = f"https://{store.account}.blob.core.windows.net"
-        return store.endpoint or (store.scheme == "s3" and said) or _STORES.get(store.scheme, account)
+        return store.endpoint or (store.scheme == "s3" and endpoint) or _STORES.get(store.scheme, account)
     plain = server.settings.environment
     return next((plain[name] for name in names if name in plain), "")
 
@@ -131,22 +129,22 @@ def _store(stack: Stack, server: Server, url: str) -> str:
 def _unreached(
     stack: Stack, path: PathInTree, address: str, who: tuple[str, str], purpose: str, ways: list[Reach]
 ) -> Iterator[Problem]:
-    """Yield the problem that no way leads to an address; `who` are the pods, and the key that names them."""
+    """Yield a problem if no entry leads to an address. `who` has the pods in words, and the key that selects them."""
     pods, key = who
     url = urlsplit(address)
     web_proxy, target = _web_proxy(stack, url.scheme, url.hostname or ""), url.hostname or ""
     if web_proxy:
-        url = urlsplit(web_proxy if "//" in web_proxy else f"//{web_proxy}")  # which is called instead
+        url = urlsplit(web_proxy if "//" in web_proxy else f"//{web_proxy}")  # The pods call it instead.
     host = url.hostname or ""
     try:
         port = url.port or (443 if url.scheme == "https" else 80)
-    except ValueError:  # no number
+    except ValueError:  # The port is not a number.
         return
     service = _SERVICE.fullmatch(host) if host.endswith((".svc", ".cluster.local")) else None
     its_own = [way for way in ways if way.cidr and _holds(way.cidr, host)]
     if any(_leads_to(way, host, port, is_service=bool(service)) for way in ways):
         return
-    what = f"{pods} may not reach port {port} of {host}, so it cannot {purpose}"
+    what = f"{pods} cannot {purpose}: network.reach does not allow port {port} of {host}"
     if service:
         labels = f"namespaceLabels: {{kubernetes.io/metadata.name: {service['namespace']}}}"
         do = f"Add {{name: {host.partition('.')[0]}, {key}, {labels}}} to network.reach."
@@ -154,11 +152,11 @@ def _unreached(
         do = f"Add {port} to the ports of {its_own[0].name} in network.reach."
     else:
         name = "web-proxy" if web_proxy else re.sub(r"[^a-z0-9]+", "-", host.partition(".")[0].lower()).strip("-")
-        is_name = not re.fullmatch(r"[0-9.]+|.*:.*", host)  # No entry has an address that is known.
+        is_name = not re.fullmatch(r"[0-9.]+|.*:.*", host)  # Tidegate does not resolve names.
         cidr = "ADDRESS/32" if is_name else f"{host}/{128 if ':' in host else 32}"
         do = f"Add {{name: {name}, {key}, cidr: {cidr}, ports: [{port}]}} to network.reach"
         do += ", with its address" if is_name else ""
-        do += f"; or, if an entry has its address, add {port} to its ports." if ways and is_name else "."
+        do += f". If an entry already has its address, add {port} to its ports." if ways and is_name else "."
     if web_proxy:
         do = f"Add {target} to NO_PROXY if the pods can call it directly. Otherwise: {do}"
     severity: Severity = "advisory" if path[:2] == ("proxy", "tracing") else "error"
@@ -166,13 +164,13 @@ def _unreached(
 
 
 def _leads_to(way: Reach, host: str, port: int, *, is_service: bool) -> bool:
-    """Say whether an entry can lead to a host. The ports of the pods behind a Service are not known."""
+    """Return whether an entry can lead to a host. The ports of the pods behind a Service are not known."""
     if way.cidr is None:
         return not is_service or host.split(".")[1] == way.namespace_labels.get(
             "kubernetes.io/metadata.name", host.split(".")[1]
         )
     if is_service and ipaddress.ip_network(way.cidr).prefixlen < 8:
-        return False  # The private ranges in it stay closed.
+        return False  # Network policies exclude the private ranges from it.
     return not way.ports or port in way.ports
 
 
@@ -185,7 +183,7 @@ def _holds(cidr: str, host: str) -> bool:
 
 @stack_rule("Servers with EKS Pod Identity can reach its agent", severity="advisory")
 def servers_can_reach_the_agent_of_their_identity(stack: Stack) -> Iterator[Problem]:
-    """An AWS identity without a role gets its credentials from an agent on the node, which no wide range includes."""
+    """An AWS identity without a role gets credentials from an agent on the node, which wide ranges exclude."""
     for index, server in enumerate(stack.platform.servers):
         if not isinstance(server.identity, AwsIdentity) or server.identity.role_arn:
             continue
@@ -193,7 +191,7 @@ def servers_can_reach_the_agent_of_their_identity(stack: Stack) -> Iterator[Prob
             _of_server(reach, server) and reach.cidr in _POD_IDENTITY and (not reach.ports or 80 in reach.ports)
             for reach in stack.platform.network.reach
         ):
-            what = f'server "{server.name}" may not reach the agent of EKS Pod Identity, so it gets no credentials'
+            what = f'server "{server.name}" cannot reach the EKS Pod Identity Agent, so it gets no credentials'
             do = f"Add {_POD_IDENTITY[0]} with ports: [80] and server: {server.name} to network.reach"
-            do = f"{do} ({_POD_IDENTITY[1]} in clusters of IPv6), or set roleArn to use IRSA."
+            do = f"{do} ({_POD_IDENTITY[1]} in IPv6 clusters), or set roleArn to use IRSA."
             yield stack.source.problem(("servers", index, "identity"), what, do=do)

@@ -1,4 +1,4 @@
-"""References: what is named somewhere must exist, and fit."""
+"""Rules of references: the items that a key names must exist, and fit."""
 
 import fnmatch
 from collections.abc import Iterable, Iterator
@@ -16,12 +16,12 @@ from .rule import definition_rule, header_rule, stack_rule
 
 _MOST_NAMES = 8
 _CLOUD_OF_SCHEME = {"s3": "aws", "gs": "gcp", "as": "azure"}
-# What Triton reads of each, where it has no identity; Google's are a file.
+# The variable that Triton reads if it has no identity. Google's credentials are a file.
 _KEY_OF_CLOUD = {"aws": "AWS_SECRET_ACCESS_KEY", "azure": "AZURE_STORAGE_KEY"}
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return what to do about an unknown name: the nearest known one, and all of them, or the few most like it."""
+    """Return a remedy for an unknown name: the nearest known name, and all names, or the few that are most alike."""
     names = sorted(known)
     near = get_close_matches(name.strip("*?"), names, n=1)
     guess = f'Did you mean "{near[0]}"? ' if near else ""
@@ -32,19 +32,19 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def unknown(source: Document, path: PathInTree, what: str, name: str, known: Iterable[str]) -> Iterator[Problem]:
-    """Yield the problem `what` with a name that is not among those that are known."""
+    """Yield a problem if a name is not known. In its message, `what` precedes the name."""
     if name not in known:
         yield source.problem(path, f'{what}, "{name}"', do=suggestion(name, known))
 
 
 def matches(name: str, globs: Iterable[str]) -> bool:
-    """Say whether one of these globs matches a name."""
+    """Return whether one of these globs matches a name."""
     return any(fnmatch.fnmatchcase(name, glob) for glob in globs)
 
 
 @header_rule("Data planes name environments that exist")
 def data_planes_name_environments_that_exist(header: Header, document: Document) -> Iterator[Problem]:
-    """A data plane hosts environments of this definition."""
+    """A data plane can only host environments of this definition."""
     known = {environment.name for environment in header.environments}
     for index, plane in enumerate(header.data_planes):
         for place, name in enumerate(plane.environments):
@@ -54,7 +54,7 @@ def data_planes_name_environments_that_exist(header: Header, document: Document)
 
 @header_rule("The canary is a data plane of the first wave")
 def canaries_are_planes_of_the_first_wave(header: Header, document: Document) -> Iterator[Problem]:
-    """A canary goes before all others, so it is one of the planes that go first."""
+    """A rollout starts at the canary, so it must be in the first wave."""
     for index, environment in enumerate(header.environments):
         canary = environment.rollout.canary
         planes = [plane for plane in header.data_planes if environment.name in plane.environments]
@@ -64,12 +64,12 @@ def canaries_are_planes_of_the_first_wave(header: Header, document: Document) ->
         wave = next((plane.wave for plane in planes if plane.name == canary), None)
         where = ("environments", index, "rollout", "canary")
         if wave is None:
-            what = f'environment "{environment.name}" does not live on its canary, "{canary}"'
+            what = f'environment "{environment.name}" is not on its canary, "{canary}"'
             do = suggestion(canary, [plane.name for plane in planes])
             yield document.problem(where, what, do=do, at="value")
         elif wave > first:
-            what = f'the canary "{canary}" is of wave {wave}, and wave {first} goes before it'
-            do = f"Name a plane of wave {first}, or give {canary} that wave."
+            what = f'the canary "{canary}" is in wave {wave}, but wave {first} comes before it'
+            do = f"Set canary to a data plane of wave {first}, or set wave: {first} for {canary}."
             yield document.problem(where, what, do=do, at="value")
         elif len(planes) == 1:
             what = f'canary has no effect: environment "{environment.name}" is only on data plane "{canary}"'
@@ -78,12 +78,12 @@ def canaries_are_planes_of_the_first_wave(header: Header, document: Document) ->
 
 @definition_rule("Every environment is on a data plane", "advisory")
 def every_environment_lives_somewhere(definition: Definition) -> Iterator[Problem]:
-    """An environment on no data plane makes no stack."""
+    """An environment on no data plane has no stack."""
     hosted = {name for plane in definition.header.data_planes for name in plane.environments}
     for index, environment in enumerate(definition.header.environments):
         if environment.name not in hosted:
-            what = f'environment "{environment.name}" lives on no data plane, so nothing comes of it'
-            do = "Name it under a data plane's environments."
+            what = f'environment "{environment.name}" is on no data plane, so it has no stack'
+            do = "Add it to the environments of a data plane."
             yield definition.document.problem(("environments", index), what, do=do)
 
 
@@ -97,22 +97,23 @@ def images_that_are_used_are_named(stack: Stack) -> Iterator[Problem]:
     on_demand = any(isinstance(pool.loading, OnDemand) for _, _, pool in stack.pools())
     for name in (PROXY_IMAGE, *([POLICY_IMAGE] if on_demand else [])):
         if name not in known:
-            yield stack.source.problem(("images",), f'images has no "{name}", which every environment runs')
+            what = f'images has no "{name}", which every environment needs'
+            yield stack.source.problem(("images",), what, do=f"Add an image with name: {name}.")
 
 
 @stack_rule("Pools name eviction policies that exist")
 def policies_that_pools_name_exist(stack: Stack) -> Iterator[Problem]:
-    """A pool evicts by one of Tidegate's own policies, or by one that evictionPolicies names."""
+    """A pool uses one of Tidegate's policies, or one of `evictionPolicies`."""
     known = {*SHIPPED, *(policy.name for policy in stack.platform.eviction_policies)}
     for path, server, pool in stack.pools():
         if isinstance(pool.loading, OnDemand):
-            what = f"{server.name}/{pool.name} evicts by an unknown policy"
+            what = f"{server.name}/{pool.name} uses an unknown eviction policy"
             yield from unknown(stack.source, (*path, "loading", "policy"), what, pool.loading.policy, known)
 
 
 @stack_rule("Repositories name datasets that exist")
 def repositories_name_datasets_that_exist(stack: Stack) -> Iterator[Problem]:
-    """A server's model repository lies in a dataset of the definition."""
+    """A server reads its model repository from a dataset of this definition."""
     known = {dataset.name for dataset in stack.platform.datasets}
     for index, server in enumerate(stack.platform.servers):
         if isinstance(server.repository, DatasetRepository):
@@ -122,7 +123,7 @@ def repositories_name_datasets_that_exist(stack: Stack) -> Iterator[Problem]:
 
 @stack_rule("Models name servers and pools that exist")
 def models_name_servers_and_pools_that_exist(stack: Stack) -> Iterator[Problem]:
-    """A model is served by one pool of one server, or each of its versions by one."""
+    """One pool of one server serves a model, or each version of the model."""
     servers = {server.name: server for server in stack.platform.servers}
     for index, model in enumerate(stack.platform.models):
         what = f'model "{model.name}" is on an unknown server'
@@ -132,8 +133,8 @@ def models_name_servers_and_pools_that_exist(stack: Stack) -> Iterator[Problem]:
             what = f'model "{model.name}" is on an unknown pool of server "{model.server}"'
             yield from unknown(stack.source, ("models", index, "pool"), what, model.pool, pools)
         elif len(pools) > 1 and not (model.versions and all(share.pool for share in model.versions)):
-            what = f'model "{model.name}" does not say on which pool of server "{model.server}" it is'
-            do = f"Add pool: one of {', '.join(pools)}."
+            what = f'model "{model.name}" has no pool, but server "{model.server}" has {len(pools)}'
+            do = f"Set pool to one of: {', '.join(pools)}."
             yield stack.source.problem(("models", index), what, do=do)
         for number, share in enumerate(model.versions if pools else ()):
             if share.pool is not None:
@@ -145,17 +146,17 @@ def models_name_servers_and_pools_that_exist(stack: Stack) -> Iterator[Problem]:
 
 @stack_rule("Egress rules name servers that exist")
 def servers_that_reach_something_exist(stack: Stack) -> Iterator[Problem]:
-    """A way to the outside is opened for one server of the definition."""
+    """An entry of `network.reach` with `server` lets the pods of that server connect to an address."""
     known = {server.name for server in stack.platform.servers}
     for index, reach in enumerate(stack.platform.network.reach):
         if reach.server is not None:
-            path, what = ("network", "reach", index, "server"), f'"{reach.name}" is reached by an unknown server'
+            path, what = ("network", "reach", index, "server"), f'"{reach.name}" is for an unknown server'
             yield from unknown(stack.source, path, what, reach.server, known)
 
 
 @stack_rule("Access rules name servers and models that exist", "advisory")
 def access_rules_name_servers_and_models_that_exist(stack: Stack) -> Iterator[Problem]:
-    """A rule for what is not there grants nothing; its author meant something else."""
+    """A rule for a server or model that does not exist grants nothing."""
     known = {
         "servers": [server.name for server in stack.platform.servers],
         "models": [model.name for model in stack.platform.models],
@@ -164,7 +165,7 @@ def access_rules_name_servers_and_models_that_exist(stack: Stack) -> Iterator[Pr
         for key, globs in (("servers", rule.servers), ("models", rule.models)):
             for place, glob in enumerate(globs):
                 if known[key] and not fnmatch.filter(known[key], glob):
-                    what = f'access rule "{rule.name}" names {key} that are not there, "{glob}"'
+                    what = f'access rule "{rule.name}" names {key} that do not exist, "{glob}"'
                     do = suggestion(glob, known[key])
                     yield stack.source.problem(("proxy", "access", index, key, place), what, do=do)
 
@@ -175,20 +176,20 @@ def access_rules_name_sources_that_are_believed(stack: Stack) -> Iterator[Proble
     sources = stack.platform.proxy.auth.sources
     for index, rule in enumerate(stack.platform.proxy.access):
         if rule.source is not None and rule.source not in sources:
-            what = f'access rule "{rule.name}" is for callers of {rule.source}, whom proxy.auth does not believe'
+            what = f'access rule "{rule.name}" is for callers of {rule.source}, which proxy.auth does not trust'
             do = suggestion(rule.source, sources)
             yield stack.source.problem(("proxy", "access", index, "source"), what, do=do)
 
 
 @stack_rule("A dataset of kind claim names a claim that Tidegate does not create")
 def claims_that_exist_are_none_of_ours(stack: Stack) -> Iterator[Problem]:
-    """A dataset of kind claim uses a claim that was made elsewhere."""
+    """A dataset of kind claim is for a claim that you create."""
     made = {item.made_as: item.name for item in stack.platform.datasets if not isinstance(item, ClaimDataset)}
     for index, dataset in enumerate(stack.platform.datasets):
         if isinstance(dataset, ClaimDataset) and dataset.claim_name in made:
             claim = dataset.claim_name
-            what = f'dataset "{dataset.name}" uses the claim {claim}, which is made for dataset "{made[claim]}"'
-            do = f'Let servers read dataset "{made[claim]}" itself.'
+            what = f'dataset "{dataset.name}" uses claim {claim}, which Tidegate creates for dataset "{made[claim]}"'
+            do = f'Set repository.dataset of the servers to "{made[claim]}".'
             yield stack.source.problem(("datasets", index, "claimName"), what, do=do)
 
 
@@ -208,44 +209,44 @@ def cloud_identity_fits_the_object_store(stack: Stack) -> Iterator[Problem]:
         key = _KEY_OF_CLOUD.get(cloud) if place[-1] == "url" else None
         if server.identity is None and key not in server.variables.values():
             what = f'server "{server.name}" reads {what_is_read} without an identity'
-            why = "Only a public bucket, or credentials that the node gives to every pod, would let it in."
+            why = "It can read only a public bucket, or use credentials that the node gives to every pod."
             if cloud == "gcp":
-                why = "Only a public bucket, or one granted to the Kubernetes service account itself, would let it in."
+                why = "It can read only a public bucket, or one granted to the Kubernetes service account itself."
             do = f"Add identity with cloud: {cloud}" + (f", or {key} to secretEnvironment." if key else ".")
             yield stack.source.problem(("servers", index, *place), what, why, do, severity="advisory")
         elif server.identity is not None and server.identity.cloud != cloud:
             what = f'server "{server.name}" reads {what_is_read} with an identity of {server.identity.cloud}'
-            do = f"Use an identity with cloud: {cloud}."
+            do = f"Set an identity with cloud: {cloud}."
             yield stack.source.problem(("servers", index, "identity", "cloud"), what, do=do)
 
 
 @stack_rule("`dominoPrincipal` needs the `domino` section")
 def domino_principals_need_the_domino_integration(stack: Stack) -> Iterator[Problem]:
-    """Domino's principal endpoint is asked in the platform's namespace."""
+    """The proxy calls Domino's principal endpoint in the namespace that `domino` names."""
     if stack.platform.proxy.auth.domino_principal and stack.platform.domino is None:
-        what = "dominoPrincipal is on, and there is no domino section that says where the platform is"
-        do = "Add domino: {}, with its defaults, or take dominoPrincipal away."
+        what = "dominoPrincipal is true, but there is no domino section"
+        do = "Add domino: {}, which has defaults, or remove dominoPrincipal."
         yield stack.source.problem(("proxy", "auth", "dominoPrincipal"), what, do=do)
 
 
 @stack_rule("Dashboards have the recording rules that they show")
 def dashboards_have_what_they_show(stack: Stack) -> Iterator[Problem]:
-    """Dashboards ask for what PodMonitors have read, and the platform's goes by recording rules."""
+    """Dashboards show metrics that PodMonitors scrape, and the platform's dashboard shows recording rules."""
     monitoring = stack.platform.monitoring
     if not monitoring.dashboards or (monitoring.operator and monitoring.rules):
         return
-    lacking = "rules: false leaves their recording rules out" if monitoring.operator else "operator is not true"
-    what = f"nothing would be on the dashboards, or they would not be made: {lacking}"
-    do = "Say operator: true and no rules: false, or leave dashboards out; `tidegate dashboards` writes them as files."
+    lacking = "rules: false removes their recording rules" if monitoring.operator else "operator is not true"
+    what = f"the dashboards would be empty or missing: {lacking}"
+    do = "Set operator: true and remove rules: false. Or remove dashboards, and run `tidegate dashboards` to get files."
     yield stack.source.problem(("monitoring", "dashboards"), what, do=do)
 
 
 @stack_rule("Registry mirrors are for registries that images come from", "advisory")
 def mirrors_are_of_registries_that_are_used(stack: Stack) -> Iterator[Problem]:
-    """A mirror of another registry is never asked; a mistyped one is missed when the cluster cannot reach out."""
+    """Nodes never use a mirror of another registry. If its name has a typo, a closed network cannot pull images."""
     hosts = {image.registry for image in stack.platform.images}
     for host in stack.data_plane.registries:
         if host not in hosts:
-            what = f'data plane "{stack.data_plane.name}" has a mirror of {host}, and no image comes from there'
+            what = f'data plane "{stack.data_plane.name}" has a mirror of {host}, but no image comes from there'
             do = suggestion(host, hosts)
             yield stack.source.problem(("images",), what, do=do)

@@ -13,7 +13,7 @@ from ..stack import Definition, Stack
 
 @dataclass(frozen=True)
 class DefinitionRule(Rule[Subject, Problem]):
-    """A rule of the definition. A breach of an error stops you; an error may lower a problem to an advisory."""
+    """A rule of the definition, an error or a warning. A rule that is an error can also yield warnings."""
 
     severity: Severity
 

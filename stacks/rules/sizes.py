@@ -1,4 +1,4 @@
-"""Sizes: what pods take of their nodes, all replicas together, and what a model needs besides GPU memory."""
+"""Rules of sizes: the CPU and memory that pods take from nodes, and host memory, disk and time that models need."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -18,15 +18,15 @@ from ..stack import Definition, Stack
 from .rule import definition_rule, stack_rule
 
 _MOST = {"cpu": 384, "memory": 4 * 2**40}
-"""Cores and bytes of the largest nodes that serve models: "500" cores are 500m, and 8Ti are 8Gi, mistyped."""
-_BYTES_A_SECOND = 500 * 10**6  # At which a preload pool is assumed to read models, at the most.
+"""Cores and bytes of the largest usual nodes. "500" cores is probably a typo for 500m, and 8Ti for 8Gi."""
+_BYTES_A_SECOND = 500 * 10**6  # The assumed highest rate at which a preload pool reads models.
 _START = {"cpu": 20, "gpu": 50, "engine": 100}  # Seconds that a server takes to start, without its models.
 _LEAST_SHARED = 2 * 2**30  # Of /dev/shm, for engines that spread a model over several GPUs.
 _LEAST_SHARED_OF_PYTHON = 64 * 2**20  # Of /dev/shm, for the Python backend.
 
 
-def _asks(stack: Stack, server: Server, pool: Pool) -> dict[str, float]:
-    """Return the cores and the bytes that one replica asks of its node."""
+def _requests(stack: Stack, server: Server, pool: Pool) -> dict[str, float]:
+    """Return the CPU cores and the bytes of memory that one replica requests."""
     policy = isinstance(pool.loading, OnDemand)
     tier = stack.staging(server, pool)
     memory = byte_count(pool.resources.memory) + (byte_count(pool.policy_resources.memory) if policy else 0)
@@ -36,9 +36,9 @@ def _asks(stack: Stack, server: Server, pool: Pool) -> dict[str, float]:
 
 
 def _has(group: GpuNodes, key: str) -> float:
-    """Return what pods can have of each node of a group; 0 if the inventory does not say it."""
-    said = getattr(group, key)
-    return 0.0 if said is None else float(quantity_value(said))
+    """Return the cores or bytes that pods can have on each node of a group, or 0 if the inventory lacks the key."""
+    quantity = getattr(group, key)
+    return 0.0 if quantity is None else float(quantity_value(quantity))
 
 
 def _text(key: str, amount: float) -> str:
@@ -46,7 +46,7 @@ def _text(key: str, amount: float) -> str:
 
 
 def _groups(plane: DataPlane, pool: Pool) -> frozenset[int]:
-    """Return which groups of nodes have the device that a pool asks for."""
+    """Return the indexes of the groups of nodes that have the device of a pool."""
     kind, product = devices.device(pool.placement), getattr(pool.placement, "product", None)
     return frozenset(
         index
@@ -57,13 +57,13 @@ def _groups(plane: DataPlane, pool: Pool) -> frozenset[int]:
 
 @definition_rule("The nodes have the CPU and the memory of all replicas")
 def nodes_hold_all_replicas(definition: Definition) -> Iterator[Problem]:
-    """Replicas that fit by their GPUs stay Pending if the nodes lack the CPU or the memory for all of them."""
+    """Replicas for which there are GPUs stay Pending if the nodes lack the CPU or the memory for all of them."""
     for index, plane in enumerate(definition.header.data_planes):
         pools = [
             (
                 _groups(plane, pool),
                 devices.most_replicas(pool),
-                _asks(stack, server, pool),
+                _requests(stack, server, pool),
                 f"{stack.name} {server.name}/{pool.name}",
             )
             for stack in definition.stacks
@@ -75,59 +75,59 @@ def nodes_hold_all_replicas(definition: Definition) -> Iterator[Problem]:
                 each = [_has(plane.gpus[group], key) for group in where]
                 there = sum(plane.gpus[group].nodes * has for group, has in zip(where, each, strict=True))
                 sharers = [
-                    (count, asks[key], name) for groups, count, asks, name in pools if groups and groups <= where
+                    (count, each_takes[key], name)
+                    for groups, count, each_takes, name in pools
+                    if groups and groups <= where
                 ]
-                asked = sum(count * one for count, one, _ in sharers)
+                total = sum(count * one for count, one, _ in sharers)
                 too_large = [name for count, one, name in sharers if count and one > max(each)]
-                if all(each) and asked > there and not too_large:
+                if all(each) and total > there and not too_large:
                     by = ", ".join(f"{name}: {count} × {_text(key, one)}" for count, one, name in sharers)
-                    what = f'replicas on data plane "{plane.name}" ask for {_text(key, asked)}'
-                    what = f"{what}, and the nodes that they can run on have {_text(key, there)}"
+                    what = f'replicas on data plane "{plane.name}" request {_text(key, total)}'
+                    what = f"{what}, but the nodes that they can run on have {_text(key, there)}"
                     do = f"Set fewer replicas (an autoscaler's max counts) or a smaller resources.{key}"
                     do = f"{do}, or add nodes under gpus."
-                    yield definition.document.problem(("dataPlanes", index, "gpus"), what, f"Asked for by {by}.", do)
+                    yield definition.document.problem(("dataPlanes", index, "gpus"), what, f"Requested by {by}.", do)
                     break
 
 
 @stack_rule("A pod's CPU and memory fit into a node")
 def pods_fit_into_a_node(stack: Stack) -> Iterator[Problem]:
-    """A pod that asks for more than any node has stays Pending."""
+    """A pod that requests more than any node has stays Pending."""
     plane, proxy = stack.data_plane, stack.platform.proxy.resources
     for path, server, pool in stack.pools():
         on_cpu = isinstance(pool.placement, CpuPlacement)
         groups = plane.gpus if on_cpu else [plane.gpus[group] for group in _groups(plane, pool)]
-        for key, asked in _asks(stack, server, pool).items():
+        for key, amount in _requests(stack, server, pool).items():
             each = [_has(group, key) for group in groups]
-            where, what = (*path, "resources", key), f"{server.name}/{pool.name} asks for {_text(key, asked)}"
-            if each and all(each) and asked > max(each):
+            where, what = (*path, "resources", key), f"{server.name}/{pool.name} requests {_text(key, amount)}"
+            if each and all(each) and amount > max(each):
                 largest = (
-                    f'the largest node of data plane "{plane.name}" that it may run on has {_text(key, max(each))}'
+                    f'the largest node of data plane "{plane.name}" that it can run on has {_text(key, max(each))}'
                 )
                 do = f"Set a smaller resources.{key}"
                 do += ", unless there are larger nodes without a GPU." if on_cpu else f", or correct {key} under gpus."
                 on_demand = isinstance(pool.loading, OnDemand)
-                why = (
-                    "The eviction policy's policyResources and what is staged in memory count too." if on_demand else ""
-                )
+                why = "The policyResources and a staging tier in memory count too." if on_demand else ""
                 severity: Severity = "advisory" if on_cpu else "error"
-                yield stack.source.problem(where, f"{what}, and {largest}", why, do, severity=severity)
-            elif not (each and all(each)) and asked > _MOST[key]:
+                yield stack.source.problem(where, f"{what}, but {largest}", why, do, severity=severity)
+            elif not (each and all(each)) and amount > _MOST[key]:
                 yield _too_much(stack, where, what, f"{pool.resources.cpu}m" if key == "cpu" else "16Gi")
     for key, quantity, meant in (("cpu", proxy.cpu, f"{proxy.cpu}m"), ("memory", proxy.memory, "2Gi")):
         amount = float(quantity_value(quantity))
         if amount > _MOST[key]:
-            what = f"the proxy asks for {_text(key, amount)}"
+            what = f"the proxy requests {_text(key, amount)}"
             yield _too_much(stack, ("proxy", "resources", key), what, meant)
 
 
 def _too_much(stack: Stack, path: tuple[str | int, ...], what: str, meant: str) -> Problem:
-    why = "Hardly any node has so much, so the pod would stay Pending."
+    why = "Few nodes have that much, so the pod would probably stay Pending."
     return stack.source.problem(path, what, why, f"Set what one replica needs, such as {meant}.", severity="advisory")
 
 
 @stack_rule("A replica's own memory can hold its largest model", "advisory")
 def host_memory_holds_the_largest_model(stack: Stack) -> Iterator[Problem]:
-    """A server reads a model into its own memory before, or while, it copies it to the GPU."""
+    """A server reads a model into host memory before, or while, it copies the model to the GPU."""
     for path, server, pool in stack.pools():
         models = [model for model in stack.models_of(server, pool) if model.footprint]
         if isinstance(pool.placement, CpuPlacement) or not models:
@@ -135,11 +135,11 @@ def host_memory_holds_the_largest_model(stack: Stack) -> Iterator[Problem]:
         largest = max(models, key=lambda model: byte_count(model.footprint or "1Mi"))
         needed = byte_count(largest.footprint or "1Mi")
         if isinstance(server, OpenaiServer):
-            needed //= 2  # Of an engine's footprint a part is its cache, which is on the GPU alone.
+            needed //= 2  # Part of an engine's footprint is its cache, which is only on the GPU.
         memory = byte_count(pool.resources.memory) - byte_count(pool.shared_memory)
         if needed > memory:
             what = f'model "{largest.name}" takes {largest.footprint}'
-            what = f"{what}, and a replica of {server.name}/{pool.name} has {gb(memory)} of host memory"
+            what = f"{what}, but a replica of {server.name}/{pool.name} has {gb(memory)} of host memory"
             why = "That is resources.memory without sharedMemory. The kernel kills the server while it loads the model."
             do = f"Raise resources.memory of {pool.resources.memory} above the size of the model's files."
             yield stack.source.problem((*path, "resources", "memory"), what, why, do)
@@ -155,8 +155,8 @@ def shared_memory_is_enough(stack: Stack) -> Iterator[Problem]:
         has_python = "python" in backends.get(server.image, ())
         if size > 1 and shared < _LEAST_SHARED:
             what = f"{server.name}/{pool.name} spreads a model over {size} GPUs with sharedMemory {pool.shared_memory}"
-            why = "Its processes exchange data in /dev/shm (NCCL), and end with a bus error if that is full."
-            do = "Set sharedMemory to 2Gi or more, such as 16Gi; it counts against resources.memory."
+            why = "Its processes exchange data in /dev/shm (NCCL), and exit with a bus error if that is full."
+            do = "Set sharedMemory to 2Gi or more, such as 16Gi. It counts towards resources.memory."
         elif isinstance(server, TritonServer) and has_python and shared < _LEAST_SHARED_OF_PYTHON:
             what = f"{server.name}/{pool.name} has sharedMemory {pool.shared_memory}"
             why = "Triton's Python backend exchanges tensors with its models there, at least 1 MB with each."
@@ -169,7 +169,7 @@ def shared_memory_is_enough(stack: Stack) -> Iterator[Problem]:
 
 @stack_rule("A replica has the time that its preloaded models need", "advisory")
 def preloading_ends_before_the_startup_does(stack: Stack) -> Iterator[Problem]:
-    """Kubernetes restarts a replica that is not ready after `startupSeconds`, and it begins to load again."""
+    """Kubernetes restarts a replica that is not ready after `startupSeconds`, and its loads start again."""
     for path, server, pool in stack.pools():
         if isinstance(pool.loading, OnDemand):
             models = [model for model in stack.models_of(server, pool) if model.pinned]
@@ -178,7 +178,7 @@ def preloading_ends_before_the_startup_does(stack: Stack) -> Iterator[Problem]:
         size = sum(byte_count(model.footprint) for model in models if model.footprint)
         is_engine = isinstance(server, OpenaiServer) and not isinstance(pool.placement, CpuPlacement)
         kind = "engine" if is_engine else "cpu" if isinstance(pool.placement, CpuPlacement) else "gpu"
-        # Part of an engine's footprint is its cache, which it does not read.
+        # Part of an engine's footprint is its cache, which it does not read from files.
         least = _START[kind] + size // (_BYTES_A_SECOND * (2 if is_engine else 1))
         if models and pool.startup_seconds < least:
             what = f"startupSeconds {pool.startup_seconds} of {server.name}/{pool.name} is too short for its models"
@@ -191,7 +191,7 @@ def preloading_ends_before_the_startup_does(stack: Stack) -> Iterator[Problem]:
 _TAG = re.compile(r"(?P<release>[12][0-9]\.(0[1-9]|1[0-2]))(-|$)")
 
 
-@stack_rule("The image of a Triton is a server of a supported release", "advisory")
+@stack_rule("The image of a Triton server is of a supported release", "advisory")
 def tritons_are_supported(stack: Stack) -> Iterator[Problem]:
     """Older releases lack options that Tidegate sets, or crash when a caller cancels a gRPC call."""
     used = {server.image for server in stack.platform.servers if isinstance(server, TritonServer)}
@@ -202,15 +202,10 @@ def tritons_are_supported(stack: Stack) -> Iterator[Problem]:
             continue
         path = ("images", index, "tag")
         if found["release"] < OLDEST_TRITON:
-            what = (
-                f"image {image.name} is Triton {found['release']}, and the oldest supported release is {OLDEST_TRITON}"
-            )
-            why = (
-                "An older one can crash when a caller cancels a gRPC call, or does not know options that Tidegate sets."
-            )
-            yield stack.source.problem(
-                path, what, why, f"Set tag to {OLDEST_TRITON}-py3 or later, and run `tidegate pin`."
-            )
+            what = f"image {image.name} is Triton {found['release']}, older than {OLDEST_TRITON}"
+            why = "An older one can crash when a caller cancels a gRPC call, or lacks options that Tidegate sets."
+            do = f"Set tag to {OLDEST_TRITON}-py3 or later, and run `tidegate pin`."
+            yield stack.source.problem(path, what, why, do)
         elif re.search(r"-(py3-)?(sdk|min|build)(-|$)", image.tag):
             what = f"image {image.name} is {image.tag}, which has no Triton server or no backends"
             yield stack.source.problem(path, what, do=f"Set tag to {found['release']}-py3, and run `tidegate pin`.")
@@ -218,14 +213,14 @@ def tritons_are_supported(stack: Stack) -> Iterator[Problem]:
 
 @stack_rule("Proxy and eviction policy are of one release", "advisory")
 def proxy_and_policy_are_of_one_release(stack: Stack) -> Iterator[Problem]:
-    """Both speak one lease protocol; another release of one of them was not tested with the other."""
+    """Both use one lease protocol, and different releases of them were not tested together."""
     tags = {image.name: image.tag for image in stack.platform.images}
     proxy, policy = (
         re.match(r"v?([0-9]+\.[0-9]+)\.[0-9]+", tags.get(name, "")) for name in ("proxy", "eviction-policy")
     )
     if proxy and policy and proxy[1] != policy[1]:
         index = next(n for n, image in enumerate(stack.platform.images) if image.name == "eviction-policy")
-        what = f"the eviction policy is {tags['eviction-policy']}, and the proxy is {tags['proxy']}"
+        what = f"the eviction policy is {tags['eviction-policy']}, but the proxy is {tags['proxy']}"
         yield stack.source.problem(("images", index, "tag"), what, do="Set both tags to one release.")
 
 
@@ -241,7 +236,7 @@ _KNOWN_LABELS = {
         "exclude-balancing",
     ),
 }
-"""Labels of nodes that Kubernetes defines, by prefix; it keeps these prefixes for itself."""
+"""Labels of nodes that Kubernetes defines, by prefix. It reserves these prefixes."""
 _CLOUDS = {
     "cloud.google.com": "gke_",
     "eks.amazonaws.com": "arn:aws",
@@ -257,7 +252,7 @@ _MODEL = re.compile(
 
 @stack_rule("Nodes can have the labels that pods select", "advisory")
 def nodes_can_have_the_labels(stack: Stack) -> Iterator[Problem]:
-    """A pod that selects a label that no node has stays Pending."""
+    """A pod with a node selector that no node matches stays Pending."""
     proxy, servers = stack.platform.proxy, enumerate(stack.platform.servers)
     pods: list[tuple[PathInTree, Mapping[str, str], Placement | None]] = [
         (("proxy",), proxy.node_selector, None),
@@ -272,24 +267,24 @@ def nodes_can_have_the_labels(stack: Stack) -> Iterator[Problem]:
 
 
 def _impossible(key: str, value: str, context: str, product: str) -> tuple[str, ...]:
-    """Return why no node can have a label, as a problem's what, why and do; nothing where one can."""
+    """Return what, why and do of a problem if no node can have a label, or an empty tuple."""
     prefix, _, name = key.rpartition("/")
     made = _MODEL.search(product.upper())
     model = _MODEL.search(value.upper()) if "accelerator" in name or "gpu" in name else None
     here, there = _REGION.search(context), _REGION.search(value) if name in ("zone", "region") else None
     if prefix in _KNOWN_LABELS and name not in _KNOWN_LABELS[prefix]:
         near = did_you_mean(nearest(name, _KNOWN_LABELS[prefix]))
-        why = f"Kubernetes keeps {prefix} for its own labels, and this is none."
+        why = f"Kubernetes reserves {prefix} for its labels, and defines none of this name."
         return f"no node has the label {key}", why, f"{near}Labels there: {', '.join(_KNOWN_LABELS[prefix])}."
     if name == "os" and prefix.endswith("kubernetes.io") and value != "linux":
-        return f"the containers run on Linux, and {key} is {value}", "", "Set it to linux, or remove it."
+        return f"the containers run on Linux, but {key} is {value}", "", "Set it to linux, or remove it."
     if name == "arch" and prefix.endswith("kubernetes.io") and value not in ("amd64", "arm64"):
         return f"no node with these images has {key}: {value}", "", "Set it to amd64 or arm64."
     if prefix in _CLOUDS and context.startswith(("gke_", "arn:aws")) and not context.startswith(_CLOUDS[prefix]):
         return f"{key} is a label of another cloud than that of context {context}", "", "Remove it."
     if here and there and here[1] != there[1]:
-        return f"{key} is {value}, and context {context} is in {here[1]}", "", "Name a zone of its region."
+        return f"{key} is {value}, but context {context} is in {here[1]}", "", "Set a zone of that region."
     if made and model and made[1] != model[1]:
-        what = f"{key} selects nodes with {model[1]}, and placement.product is {made[1]}"
-        return what, "", "Name the same product in both, or remove the label: the placement selects the nodes."
+        what = f"{key} selects nodes with {model[1]}, but placement.product is {made[1]}"
+        return what, "", "Remove the label, because the placement selects the nodes. Or set the same product in both."
     return ()

@@ -1,1 +1,1 @@
-"""Tests of the words that the parts exchange."""
+"""Tests of the contracts between the parts."""

@@ -1,4 +1,4 @@
-"""The catalogue of metrics is what everything goes by: names that are asked for, their labels, and conventions."""
+"""The catalogue of metrics matches what the code, dashboards and alerts use, and follows the conventions."""
 
 import os
 import re
@@ -39,7 +39,7 @@ def test_whatever_names_a_metric_names_one_that_there_is() -> None:
 
 
 @pytest.mark.parametrize("prefix", ["tidegate_proxy_", "tidegate_eviction_", "tidegate_engine_"])
-def test_alerts_ask_by_labels_that_the_metric_has(prefix: str) -> None:
+def test_alerts_use_only_labels_of_the_metric(prefix: str) -> None:
     asked = asked_for(prefix)
     assert asked
     for name, labels in asked:
@@ -50,7 +50,7 @@ def test_each_label_is_explained() -> None:
     assert {*LABELS} == {label for family in FAMILIES for label in family.labels}
 
 
-def test_prometheus_has_nothing_to_say_about_names_and_texts() -> None:
+def test_prometheus_accepts_names_and_texts() -> None:
     text = "".join(
         f"# HELP {each.series_name} {each.text}\n# TYPE {each.series_name} {each.kind}\n"
         + "".join(f"{each.series_name}{end} 1\n" for end in (

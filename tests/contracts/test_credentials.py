@@ -1,4 +1,4 @@
-"""What a credential looks like: how long it takes to look for one, and that what is no credential stays."""
+"""Credentials are found in linear time, and other text stays."""
 
 import re
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def _all_known(text: str) -> list[object]:
 def test_a_long_text_of_beginnings_of_credentials_takes_time_linear_to_its_length(
     look: Callable[[str], object], unit: str
 ) -> None:
-    """Quadratic ones took 5 to 160 s each."""
+    """Quadratic patterns took 5 to 160 s each."""
     text = (unit.replace("\t", " ") * _LONG)[:_LONG]
     began = process_time()
     look(text)
@@ -57,7 +57,7 @@ def test_credentials_are_masked_and_nothing_else(text: str, shown: str | None) -
 
 @given(st.text(st.sampled_from("ab=:/@$ '\"."), max_size=40))
 def test_userinfo_is_found_where_it_is_masked(text: str) -> None:
-    """Nothing else in these texts can be a credential but one in an address, which is masked first."""
+    """These texts can contain no other credential than one in an address, which is masked first."""
     if "://" not in text:
         assert has_userinfo(text) == (masked(text) != text)
     assert masked(masked(text)) == masked(text)

@@ -1,4 +1,4 @@
-"""Labels by which pods are found."""
+"""Labels that select pods."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The examples of docs/ci.md: they are workflows, and what they run does what the page says."""
+"""The examples of docs/ci.md are valid workflows, and their commands do what the page describes."""
 
 import json
 import os
@@ -22,7 +22,7 @@ JOBS = {"preview", "comment", "drift", "rollout"}
 
 
 def blocks() -> list[Any]:
-    """Return the YAML blocks of the page; `on` stays a text, as on GitHub."""
+    """Return the YAML blocks of the page. `BaseLoader` keeps the key `on` a string, as GitHub does."""
     texts = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     return [yaml.load(text, yaml.BaseLoader) for text in texts]
 
@@ -32,7 +32,7 @@ GITHUB, GITLAB = blocks()
 
 @dataclass(frozen=True)
 class Command:
-    """What one step runs, with the variables that it gets."""
+    """One command of a job, with its variables."""
 
     text: str
     variables: dict[str, str] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Command:
 
 
 def github(job: str) -> list[Command]:
-    """Return what a job runs, but for the install: the runner has this code as `tidegate`."""
+    """Return the commands of a job except the install, because the runner has this code as `tidegate`."""
     out = []
     for step in GITHUB["jobs"][job]["steps"]:
         if "run" in step and "pip install" not in step["run"]:
@@ -53,17 +53,17 @@ def gitlab(job: str) -> list[Command]:
     return [Command(line, GITLAB[job].get("variables", {})) for line in GITLAB[job]["script"]]
 
 
-# ---- they are what the platforms take ----
+# ---- valid workflows ----
 
 
-def test_the_examples_have_the_jobs_of_the_page_and_no_expression_of_githubs_stands_in_a_shell() -> None:
-    """It could be code there."""
+def test_the_examples_have_the_jobs_of_the_page_and_no_github_expression_in_a_shell() -> None:
+    """A shell could run the value of an expression."""
     assert set(GITHUB["jobs"]) == JOBS <= set(GITLAB)
     for job in GITHUB["jobs"].values():
         assert not any("${{" in step.get("run", "") for step in job["steps"])
 
 
-def test_whoever_may_write_runs_nothing_of_the_change() -> None:
+def test_jobs_that_can_write_run_no_code_of_the_change() -> None:
     for name, job in GITHUB["jobs"].items():
         writes = "write" in str(job.get("permissions", GITHUB["permissions"]))
         assert writes == (name == "comment")
@@ -76,7 +76,7 @@ def test_whoever_may_write_runs_nothing_of_the_change() -> None:
     assert "pull_request_target" not in GITHUB["on"]
 
 
-def test_secrets_are_named_only_in_jobs_that_no_fork_and_no_change_has() -> None:
+def test_only_jobs_that_no_fork_and_no_change_can_start_name_secrets() -> None:
     for name in JOBS:
         of_a_change = any("merge_request_event" in rule["if"] for rule in GITLAB[name]["rules"])
         assert ("KUBECONFIG" in str(GITLAB[name])) != of_a_change
@@ -90,7 +90,7 @@ def test_secrets_are_named_only_in_jobs_that_no_fork_and_no_change_has() -> None
 
 
 def surroundings() -> dict[str, str]:
-    """Return the environment without what `make test` put into it for its own sake."""
+    """Return the environment without the variables that `make test` sets for itself."""
     ours = ("PYTHONPATH", "MAKEFLAGS", "MFLAGS", "MAKELEVEL")
     return {name: value for name, value in os.environ.items() if name not in ours}
 
@@ -110,19 +110,19 @@ def test_tidegate_has_every_command_and_option(command: str) -> None:
         pass
 
 
-# ---- they do what the page says ----
+# ---- behaviour of the commands ----
 
 
 @dataclass(frozen=True)
 class Runner:
-    """A machine of CI: its working folder, and the programs and variables that the platform gives."""
+    """A CI machine: its working directory, and the programs and variables of the platform."""
 
     home: Path
 
-    def run(self, wanted: list[Command], **platform: str) -> list[subprocess.CompletedProcess[str]]:
-        """Run commands as a platform does: after a failure only those that are always run."""
+    def run(self, commands: list[Command], **platform: str) -> list[subprocess.CompletedProcess[str]]:
+        """Run commands as a platform does: after a failure, only those with `always`."""
         done: list[subprocess.CompletedProcess[str]] = []
-        for command in wanted:
+        for command in commands:
             if any(one.returncode for one in done) and not command.always:
                 continue
             variables = {name: self._filled(value, platform) for name, value in command.variables.items()}
@@ -134,7 +134,6 @@ class Runner:
 
     @staticmethod
     def _filled(value: str, platform: dict[str, str]) -> str:
-        """Fill in what GitHub would put for an expression."""
         return re.sub(r"\$\{\{\s*([\w.]+)\s*\}\}", lambda found: platform[found[1].replace(".", "_")], value)
 
 
@@ -144,18 +143,18 @@ def runner(tmp_path: Path) -> Runner:
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="NOT RUN: JQ IS NOT ON THE PATH, so no annotations were made.")
-def test_annotations_come_of_the_document_and_a_text_of_the_definition_is_only_text(runner: Runner) -> None:
+def test_annotations_come_from_the_document_and_escape_text_of_the_definition(runner: Runner) -> None:
     finding = {"file": "stacks/x.yaml", "line": 7, "column": 1, "level": "advisory", "source": "guardrail"}
-    words = {"what": "bad\n::error::mine 100%", "why": "", "do": "mend it", "rule": "r", "stacks": ["dev"]}
-    stack = {"name": "prod-east", "file": "stacks/x.yaml", "line": 9, "weaker": ["no longer asks"]}
+    words = {"what": "bad\n::error::mine 100%", "why": "", "do": "fix it", "rule": "r", "stacks": ["dev"]}
+    stack = {"name": "prod-east", "file": "stacks/x.yaml", "line": 9, "weaker": ["no longer checks"]}
     nowhere = {**finding, **words, "line": None}
     found = {"findings": [{**finding, **words, "object": "o", "path": ""}, nowhere], "stacks": [stack]}
     (runner.home / "preview.json").write_text(json.dumps(found), "utf-8")
     (step,) = [command for command in github("preview") if "jq" in command.text]
     (done,) = runner.run([step], RUNNER_TEMP=str(runner.home))
     assert done.stdout.splitlines() == [
-        "::warning file=stacks/x.yaml,line=7::bad%0A::error::mine 100%25 mend it",
-        "::warning file=stacks/x.yaml,line=9::prod-east no longer asks",
+        "::warning file=stacks/x.yaml,line=7::bad%0A::error::mine 100%25 fix it",
+        "::warning file=stacks/x.yaml,line=9::prod-east no longer checks",
     ]
     *_, step = [Command(text) for text in GITLAB["preview"]["after_script"]]
     (done,) = runner.run([step])
@@ -164,21 +163,21 @@ def test_annotations_come_of_the_document_and_a_text_of_the_definition_is_only_t
     assert {"description", "check_name", "fingerprint"} < one.keys()
 
 
-def test_a_verdict_that_nothing_would_change_passes_the_look_for_drift_and_any_other_fails(runner: Runner) -> None:
+def test_drift_passes_only_with_the_verdict_that_nothing_would_change(runner: Runner) -> None:
     page = runner.home / "build/preview.md"
     page.parent.mkdir()
-    look = [command for command in (*github("drift"), *gitlab("drift")) if "grep" in command.text]
-    assert len(look) == 2
+    commands = [command for command in (*github("drift"), *gitlab("drift")) if "grep" in command.text]
+    assert len(commands) == 2
     for verdict, code in (
         ("**✅ 1 stack: 1 unchanged**", 0),
         ("**✏️ 1 stack: 1 changed**", 1),
         ("**⛔ No preview**", 1),
     ):
         page.write_text(f"{verdict}\n\nthe rest ✅\n", "utf-8")
-        assert [one.returncode for command in look for one in runner.run([command])] == [code, code]
+        assert [one.returncode for command in commands for one in runner.run([command])] == [code, code]
 
 
-def test_jobs_install_what_the_repository_pins_and_the_comment_installs_nothing() -> None:
+def test_jobs_install_the_pinned_requirements_and_the_comment_job_installs_nothing() -> None:
     for name, job in GITHUB["jobs"].items():
         installs = [step for step in job["steps"] if "pip install --quiet -r requirements.txt" in step.get("run", "")]
         assert len(installs) == (name != "comment")

@@ -1,4 +1,4 @@
-"""Every command of the pages is one that there is, and every block of them is run by a test, or says that none does."""
+"""Each command on a page exists. A test runs each block of commands, or a comment before it gives the reason."""
 
 import re
 import shlex
@@ -45,7 +45,7 @@ RUN = {
     "docs/simulator.md: pip install": "tests/requirements/test_packages.py",
     "docs/simulator.md: python -m": "tests/policies/eviction/simulate/test_simulate_command.py",
 }
-"""By page and how a block begins: the test that runs what stands there, or the same with what a test has instead."""
+"""By page and start of a block: the test that runs it, or an equivalent with the parts that a test has."""
 PROGRAMS = {
     "cd", "curl", "do", "docker", "done", "export", "for", "git", "helm", "kubectl", "pip", "pulumi", "sort", "grep",
     ".", "python3", "printf", "cat", "cp", "rm", "sed", "mkdir", "python", "POD=$(kubectl",
@@ -54,7 +54,7 @@ PROGRAMS = {
 
 @dataclass(frozen=True)
 class Block:
-    """A block of commands of a page."""
+    """A block of commands on a page."""
 
     page: str
     not_run: str | None
@@ -67,7 +67,7 @@ class Block:
     def lines(self) -> list[str]:
         whole = self.text.replace("\\\n", " ")
         whole = re.sub(r"<<'?(\w+)'?\n.*?^\1$", "", whole, flags=re.DOTALL | re.MULTILINE)
-        whole = re.sub(r"'[^'\n]*\n[^']*'", "''", whole)  # a program, or JSON, that is fed to another
+        whole = re.sub(r"'[^'\n]*\n[^']*'", "''", whole)  # a program, or JSON, on the standard input of another
         parts = [part for line in whole.splitlines() for part in re.split(r" && (?!\w+=)", line.partition(" #")[0])]
         parts = [re.sub(r'^(?:[A-Z_]+=(?:"[^"]*"|[^\s$]*) )+', "", each) for each in parts]  # variables of one command
         return [each.strip() for each in parts if each.strip() and not each.startswith((" ", "#"))]
@@ -84,24 +84,24 @@ TIDEGATE = [(page, line) for page, line in LINES if line.startswith("tidegate ")
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name.partition("\n")[0][:70])
-def test_a_block_is_run_by_a_test_or_says_why_none_does(block: Block) -> None:
+def test_a_test_runs_a_block_or_a_comment_gives_the_reason(block: Block) -> None:
     whole_page = f"{block.page}: "
     by = [
         test for begins, test in RUN.items()
         if block.name.startswith(begins) and not (block.not_run and begins == whole_page)
     ]  # fmt: skip
-    assert len(by) + bool(block.not_run) == 1, "one of both"
+    assert len(by) + bool(block.not_run) == 1, "exactly one of the two"
     assert not block.not_run or len(block.not_run.split()) >= 4
 
 
 @pytest.mark.parametrize(("begins", "test"), RUN.items())
-def test_what_is_said_to_be_run_is_there(begins: str, test: str) -> None:
+def test_each_entry_of_the_table_has_a_block_and_a_test(begins: str, test: str) -> None:
     assert any(block.name.startswith(begins) for block in BLOCKS)
     assert (ROOT / test).exists()
 
 
 @pytest.mark.parametrize(("page", "line"), MAKE)
-def test_make_has_the_goal_and_the_settings(page: str, line: str) -> None:
+def test_make_has_the_goals_and_settings(page: str, line: str) -> None:
     del page
     makefile = (ROOT / "Makefile").read_text("utf-8")
     goals = set(re.findall(r"^([a-z-]+(?: [a-z-]+)*):", makefile, re.MULTILINE))
@@ -123,7 +123,7 @@ def test_tidegate_has_the_command_and_its_options(page: str, line: str) -> None:
     assert {word.partition("=")[0] for word in words if word.startswith("--")} <= known
 
 
-def test_every_other_line_is_of_a_program_that_is_known() -> None:
+def test_every_other_line_runs_a_known_program() -> None:
     others = [(page, line) for page, line in LINES if (page, line) not in (*MAKE, *TIDEGATE)]
     for page, line in others:
         words = line.split()
@@ -135,15 +135,13 @@ def test_every_other_line_is_of_a_program_that_is_known() -> None:
             assert words[0].lstrip("(") in PROGRAMS or words[0].startswith(("POD=$(", "#")), (page, line)
 
 
-def test_the_page_of_commands_is_what_typer_says_of_them() -> None:
+def test_docs_cli_is_the_output_of_typer() -> None:
     command = [sys.executable, "-m", "typer", "cli.app", "utils", "docs", "--name", "tidegate"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
-    said = done.stdout.partition("\n")[2]
-    assert (ROOT / "docs/cli.md").read_text("utf-8").rstrip("\n").endswith(said.rstrip("\n")), (
-        "make docs writes it anew"
-    )
+    page = done.stdout.partition("\n")[2]
+    assert (ROOT / "docs/cli.md").read_text("utf-8").rstrip("\n").endswith(page.rstrip("\n")), "Run make docs."
 
 
-def test_the_definition_in_the_readme_is_the_small_one_that_is_checked() -> None:
+def test_the_definition_in_the_readme_is_the_small_reference() -> None:
     small = (ROOT / "stacks/reference/small.yaml").read_text("utf-8")
     assert f"```yaml\n{small}```" in (ROOT / "README.md").read_text("utf-8")

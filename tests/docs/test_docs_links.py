@@ -1,4 +1,4 @@
-"""What pages link to is there, and every page of docs/ leads to the glossary."""
+"""Every link on a page has a target, and every page of docs/ links to the glossary."""
 
 import re
 from pathlib import Path
@@ -13,14 +13,14 @@ GLOSSARY = ROOT / "docs/concepts.md"
 
 
 def links(page: Path) -> list[tuple[Path, str]]:
-    """Return the files of this repository that a page links to, each with the part behind '#'."""
+    """Return the files of this repository that a page links to, each with the part after `#`."""
     text = re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
     found = re.findall(r"\]\((?!https?://)([^)#\s]*)#?([^)\s]*)\)", text)
     return [((page.parent / path).resolve() if path else page, anchor) for path, anchor in found]
 
 
 def anchors(page: Path) -> set[str]:
-    """Return what can stand behind '#': headings as platforms write them, and explicit anchors."""
+    """Return the anchors of a page: its headings as GitHub writes them, and explicit anchors."""
     text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     written = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
@@ -28,7 +28,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", [*PAGES, *PACKAGES, *OTHERS], ids=lambda page: str(page.relative_to(ROOT)))
-def test_what_a_page_links_to_is_there(page: Path) -> None:
+def test_every_link_of_a_page_has_a_target(page: Path) -> None:
     missing = [
         f"{path.relative_to(ROOT)}#{anchor}"
         for path, anchor in links(page)
@@ -38,5 +38,5 @@ def test_what_a_page_links_to_is_there(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", [*PAGES, *PACKAGES], ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_page_leads_to_the_glossary(page: Path) -> None:
+def test_a_page_links_to_the_glossary(page: Path) -> None:
     assert page == GLOSSARY or GLOSSARY in [path for path, _ in links(page)]

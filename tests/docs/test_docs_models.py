@@ -1,6 +1,6 @@
-"""docs/models.md: its commands do what it says, with a real MLflow, real Tritons and real proxies.
+"""The commands of docs/models.md print what the page shows, with a real MLflow, Triton servers and proxies.
 
-This is the one story of a model's life that `make test` tells; the demo and tests/client/life tell it in more ways.
+This is the one test of a model's whole life in `make test`. The demo and tests/client/life have more.
 """
 
 import json
@@ -35,12 +35,12 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         with world(tmp_path_factory.mktemp("models")) as made:
             yield made
     except CannotBeHadError as error:
-        pytest.skip(f"NOT RUN: {error}, so that nobody tried the commands of docs/models.md")
+        pytest.skip(f"NOT RUN: {error}, so the commands of docs/models.md were not tested")
 
 
 @pytest.fixture
 def caller(here: World, tmp_path: Path) -> Iterator[Caller]:
-    """What a model endpoint does all along: it calls production, where the model comes at some time."""
+    """Return a caller that calls production all the time, like a model endpoint. The model appears there later."""
     notebook.golden(1, tmp_path / "golden.json")
     request = json.loads((tmp_path / "golden.json").read_text())["request"]
     with (
@@ -50,9 +50,7 @@ def caller(here: World, tmp_path: Path) -> Iterator[Caller]:
         yield calling
 
 
-def test_the_commands_of_the_page_print_what_it_says_and_no_call_of_production_fails(
-    here: World, caller: Caller
-) -> None:
+def test_the_commands_print_what_the_page_shows_and_no_call_of_production_fails(here: World, caller: Caller) -> None:
     shell = write_shell(here)
     variables = here.variables(DEVELOPER, {"COLUMNS": "160"})
     blocks = examples("docs/models.md")
@@ -68,12 +66,12 @@ def test_the_commands_of_the_page_print_what_it_says_and_no_call_of_production_f
         check=False,
     )
     printed = done.stdout.split(f"{MARK}\n")
-    others = [
-        f"{block.text}\nprints\n{found}\nand the page says\n{block.shown}"
+    differences = [
+        f"{block.text}\nprints\n{found}\nbut the page shows\n{block.shown}"
         for block, found in zip(blocks, printed, strict=False)
         if not as_pattern(block.shown).fullmatch(found)
     ]
-    assert not others, "\n\n".join(others)
+    assert not differences, "\n\n".join(differences)
     assert done.returncode == 0
     assert len(printed) == len(blocks) + 1
     scores = [notebook.score(notebook.weights(version)) for version in (1, 2)]

@@ -1,4 +1,4 @@
-"""docs/eviction.md: a policy of one's own, as the page writes it, from the file to what the cluster is told."""
+"""The custom eviction policy in docs/eviction.md, from its file to the manifests of the cluster."""
 
 import os
 import re
@@ -20,7 +20,7 @@ from stacks.validate import read_definition
 ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / "lab/demo/largest_first"
 SECTION = (
-    (ROOT / "docs/eviction.md").read_text("utf-8").partition("\n## A policy of your own\n")[2].partition("\n## ")[0]
+    (ROOT / "docs/eviction.md").read_text("utf-8").partition("\n## Write an eviction policy\n")[2].partition("\n## ")[0]
 )
 BLOCKS: list[tuple[str, str]] = re.findall(r"^```(\w+)\n(.*?)^```$", SECTION, re.DOTALL | re.MULTILINE)
 
@@ -29,7 +29,7 @@ def block(language: str, number: int = 0) -> str:
     return [text for found, text in BLOCKS if found == language][number]
 
 
-def test_the_page_shows_the_files_that_the_demo_runs_and_they_are_few_lines_of_python() -> None:
+def test_the_page_shows_the_files_of_the_demo_and_they_are_few_lines_of_python() -> None:
     assert [language for language, _ in BLOCKS] == ["python", "ini", "sh", "dockerfile", "sh", "yaml"]
     files = {"python": "largest_first.py", "ini": "largest_first-1.0.dist-info/entry_points.txt"}
     for language, file in files.items():
@@ -37,7 +37,7 @@ def test_the_page_shows_the_files_that_the_demo_runs_and_they_are_few_lines_of_p
     assert len([line for line in block("python").splitlines() if line.strip()]) == 7
 
 
-def test_the_simulator_finds_it_in_its_folder_by_the_name_that_the_definition_has(tmp_path: Path) -> None:
+def test_the_simulator_finds_the_policy_by_the_name_in_the_definition(tmp_path: Path) -> None:
     about = tmp_path / "largest_first-1.0.dist-info"
     about.mkdir()
     (tmp_path / "largest_first.py").write_text(block("python"), "utf-8")
@@ -61,17 +61,19 @@ def test_the_simulator_finds_it_in_its_folder_by_the_name_that_the_definition_ha
     assert "failed at" not in done.stdout
 
 
-def laid_over(tmp_path: Path, said: str) -> Path:
-    """The reference definition with the page's lines in one of its environments."""
+def with_overlay(tmp_path: Path, overlay: str) -> Path:
+    """Write the reference definition with the page's lines in its environment dev."""
     tree = yaml.safe_load((ROOT / "stacks/inference.yaml").read_text("utf-8"))
-    next(each for each in tree["environments"] if each["name"] == "dev").update(yaml.safe_load(said))
+    next(each for each in tree["environments"] if each["name"] == "dev").update(yaml.safe_load(overlay))
     file = tmp_path / "inference.yaml"
     file.write_text(yaml.safe_dump(tree, sort_keys=False), "utf-8")
     return file
 
 
-def test_the_definition_takes_it_and_its_pod_is_told_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = laid_over(tmp_path, block("yaml"))
+def test_the_definition_accepts_the_policy_and_its_pod_gets_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = with_overlay(tmp_path, block("yaml"))
     check_definition(file, CommandReport("check", str(file)))
     assert ": ok – 3 stacks" in capsys.readouterr().out
     definition = read_definition(file)
@@ -79,10 +81,10 @@ def test_the_definition_takes_it_and_its_pod_is_told_of_it(tmp_path: Path, capsy
     objects = {(item["kind"], item["metadata"]["name"]): item for item in render(stack, definition).objects}
     settings = objects["ConfigMap", "ondemand-small-eviction"]["data"][eviction_process.SETTINGS_FILE]
     assert EvictionSettings.model_validate_json(settings).policy == "largest-first"
-    others = [item["data"] for (kind, name), item in objects.items() if kind == "ConfigMap" and "small" not in name]
-    told = [data[eviction_process.SETTINGS_FILE] for data in others if eviction_process.SETTINGS_FILE in data]
-    assert told
-    assert all(EvictionSettings.model_validate_json(each).policy != "largest-first" for each in told)
+    rest = [item["data"] for (kind, name), item in objects.items() if kind == "ConfigMap" and "small" not in name]
+    others = [data[eviction_process.SETTINGS_FILE] for data in rest if eviction_process.SETTINGS_FILE in data]
+    assert others
+    assert all(EvictionSettings.model_validate_json(each).policy != "largest-first" for each in others)
     pods = [item["spec"]["template"]["spec"] for (kind, _), item in objects.items() if kind == "StatefulSet"]
     images = {each["image"] for pod in pods for each in pod.get("initContainers", ())}
     assert images == {block("sh", 1).partition("--tag ")[2].split()[0]}

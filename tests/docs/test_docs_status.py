@@ -11,7 +11,7 @@ VERSIONS = dict(re.findall(r"^\| (\w+).*? \| (\d+\.\d+\.\d+) \|$", README, re.MU
 
 
 def test_the_versions_are_those_of_the_tests() -> None:
-    """Pulumi's engine is in no package registry, so only people run it. tests/cluster/test_install.py asks Triton."""
+    """Pulumi's engine is in no package registry, so only people run it. tests/cluster/test_install.py checks Triton."""
     pins = ROOT / "rollout/tools"
     dynamo = re.search(r"^ai-dynamo==(\S+)$", (ROOT / "requirements/dynamo.in").read_text("utf-8"), re.MULTILINE)
     keda = re.search(r"kedacore/keda/v2 v(\S+)", (ROOT / "lab/tools/scaling/go.mod").read_text("utf-8"))

@@ -1,4 +1,4 @@
-"""What all tests of the proxy share."""
+"""Fixtures for all tests of the proxy."""
 
 import asyncio
 import logging
@@ -17,13 +17,13 @@ __all__ = ["anyio_backend", "exposed", "front", "identity_provider", "real_trito
 
 @pytest.fixture
 def anyio_backend() -> tuple[str, dict[str, bool]]:
-    """The loop that the proxy runs on."""
+    """The loop of the proxy."""
     return "asyncio", {"use_uvloop": True}
 
 
 @pytest.fixture(autouse=True)
 def _on_the_proxys_loop(request: pytest.FixtureRequest) -> None:
-    """A test that is a coroutine runs on the loop that it asks for, whatever ran before in this process."""
+    """A coroutine test runs on the loop that it selects, whatever ran before in this process."""
     if request.node.get_closest_marker("anyio") and request.getfixturevalue("anyio_backend") != "asyncio":
         loop = request.getfixturevalue("_loop_in_use")
         assert isinstance(loop, uvloop.Loop), loop
@@ -36,7 +36,7 @@ async def _loop_in_use() -> asyncio.AbstractEventLoop:
 
 @pytest.fixture
 def no_secret_in_the_log(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Nothing that begins like a token or a key is logged, and no tensor."""
+    """Check that the log has no text that begins like a token or a key, and no tensor."""
     caplog.set_level(logging.DEBUG)
     yield
     said = "\n".join(map(JsonLines().format, caplog.get_records("call")))
@@ -48,25 +48,24 @@ def no_secret_in_the_log(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 @pytest.fixture
 def nobody_else_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let only the test look at the proxy's files: of two looks at once both count a change, or one ends before it."""
+    """Let only the test look at the proxy's files: two looks at once would count a change twice, or end too early."""
     monkeypatch.setattr("tidegate_proxy.config.LOOK_SECONDS", 3600)
 
 
 @pytest.fixture
 def no_health_checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls alone open and close breakers."""
+    """Only calls open and close breakers."""
     monkeypatch.setattr("tidegate_proxy.upstream.health_check.CHECK_SECONDS", 60)
 
 
 @pytest.fixture
 async def here(tmp_path: Path) -> AsyncIterator[RunningProxy]:
-    """A proxy as it is by default, in front of one replica."""
+    """A proxy with default settings, in front of one replica."""
     async with served(tmp_path) as made:
         yield made
 
 
 @pytest.fixture
 async def caller(here: RunningProxy) -> AsyncIterator[Caller]:
-    """A connection to it."""
     async with here.caller() as made:
         yield made

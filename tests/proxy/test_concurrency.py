@@ -1,4 +1,4 @@
-"""Long work is done by turns of those whose work it is."""
+"""Long work takes turns by owner."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -10,8 +10,6 @@ from tidegate_proxy.concurrency import ConcurrencyLimiter, InFlightCount, RoundR
 
 
 class Waiting:
-    """A call that waits for a slot."""
-
     def __init__(self) -> None:
         self.is_admitted = asyncio.Event()
 
@@ -41,7 +39,7 @@ def test_what_a_replica_may_go_on_with_is_kept_from_its_caller_only_and_not_for_
     asyncio.run(run())
 
 
-def test_who_has_much_long_work_does_one_step_while_others_do_theirs() -> None:
+def test_an_owner_of_much_long_work_does_one_step_while_others_do_theirs() -> None:
     done: list[str] = []
 
     async def run() -> None:
@@ -73,7 +71,7 @@ def test_a_step_that_fails_keeps_no_other_from_its_turn() -> None:
 
 
 def test_two_loops_read_into_rooms_of_their_own() -> None:
-    """What one reads would be overwritten by the other, which reads while Python does something else."""
+    """Otherwise one could overwrite the other's data, because it reads while Python does something else."""
     with ThreadPoolExecutor(1) as other:
         theirs = other.submit(room).result()
     assert theirs is not room()

@@ -1,4 +1,4 @@
-"""What callers make the proxy hold has one bound, of which nobody gets all."""
+"""The memory that callers make the proxy hold is limited, and no caller gets all of it."""
 
 import asyncio
 from contextlib import suppress
@@ -36,7 +36,7 @@ def test_what_is_held_is_never_more_than_there_is_and_is_given_back_whole(change
         assert budget.held == sum(booking.size for booking in bookings) <= budget.limit
     for booking in bookings:
         booking.end()
-        booking.set(99)  # what still comes is counted no more
+        booking.set(99)  # later data no longer counts
     assert budget.held == sum(caller.held for caller in callers) == 0
 
 
@@ -49,7 +49,7 @@ def test_one_alone_gets_most_of_it_and_leaves_some_for_the_next() -> None:
     assert not budget.take(greedy, 1), "who has much waits until others have given back"
 
 
-def test_however_many_have_much_who_has_little_finds_room() -> None:
+def test_a_caller_with_little_gets_memory_however_many_have_much() -> None:
     budget, greedy = Budget(96 << 20), [Caller() for _ in range(40)]
     for each in greedy:
         while budget.take(each, 1 << 20) or budget.take(each, 10_000):
@@ -57,7 +57,7 @@ def test_however_many_have_much_who_has_little_finds_room() -> None:
     assert budget.take(Caller(), 292 << 10)
 
 
-def test_who_has_been_a_stranger_the_longest_makes_room_for_the_next() -> None:
+def test_the_longest_unauthenticated_connection_is_closed_for_the_next() -> None:
     memory, guests = Memory(1 << 24), [guest() for _ in range(100)]
     for each in guests:
         assert each.arrive(memory)

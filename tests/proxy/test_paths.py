@@ -1,4 +1,4 @@
-"""Only what the protocol spells is understood, and what goes on is written anew."""
+"""Only the protocol's spellings are valid, and the proxy writes the path itself."""
 
 import re
 import urllib.parse

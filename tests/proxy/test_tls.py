@@ -1,4 +1,4 @@
-"""Callers' connections with TLS: what they take counts from their first byte, and what TLS keeps counts, too."""
+"""Callers' connections with TLS count from their first byte, with TLS's buffers."""
 
 import asyncio
 import gc
@@ -41,7 +41,7 @@ async def connected(here: RunningProxy, trusted: ssl.SSLContext, buffer: int = 0
     return Caller(*await asyncio.open_connection(sock=sock, ssl=trusted, server_hostname="127.0.0.1"))
 
 
-async def test_who_says_no_hello_counts_and_makes_room_for_the_next(tmp_path: Path) -> None:
+async def test_a_connection_without_a_hello_counts_and_is_closed_for_the_next(tmp_path: Path) -> None:
     async with over_tls(tmp_path) as (here, trusted):
         strangers = here.proxy.shared.memory.strangers
         number = 2 * strangers.limit // (CONNECTION_BYTES + TLS_BYTES)
@@ -58,7 +58,7 @@ async def test_who_says_no_hello_counts_and_makes_room_for_the_next(tmp_path: Pa
 
 
 @pytest.mark.parametrize("seconds", [0.2, tls.HELLO_SECONDS])
-async def test_who_says_something_else_or_nothing_is_let_go(
+async def test_a_connection_without_tls_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
     monkeypatch.setattr(tls, "HELLO_SECONDS", seconds)
@@ -73,8 +73,8 @@ async def test_who_says_something_else_or_nothing_is_let_go(
         writer.close()
 
 
-async def test_who_sends_on_what_brings_no_data_is_ended(tmp_path: Path) -> None:
-    """A hello in records of a byte each; of new keys in thousands, which Python cannot send, TLS makes as little."""
+async def test_a_connection_whose_records_bring_no_data_is_closed(tmp_path: Path) -> None:
+    """A hello in records of a byte each. Like thousands of new keys, which Python cannot send, it brings no data."""
     async with over_tls(tmp_path) as (here, trusted):
         reader, writer = await asyncio.open_connection("127.0.0.1", here.proxy.ports["http"])
         hello = bytes((1, *(100_000).to_bytes(3), 3, 3)) + bytes(tls.MOST_FRUITLESS)
@@ -119,7 +119,7 @@ async def test_a_body_that_comes_with_the_end_of_the_hello_is_taken(tmp_path: Pa
 
 
 class _Brings:
-    """TLS, of which each thing that comes brings so many bytes of data."""
+    """A TLS in which each read brings so many bytes of data."""
 
     def __init__(self) -> None:
         self.data, self.came_inside, self.came = 0, 0, 0
@@ -135,7 +135,7 @@ class _Brings:
         self.turns.append(too_much)
 
 
-def test_of_who_sends_what_brings_no_data_little_is_read_in_each_turn() -> None:
+def test_little_is_read_in_each_turn_of_a_connection_whose_records_bring_no_data() -> None:
     door = _Brings()
     records = tls._Records(door, door)  # type: ignore[arg-type]
 
@@ -175,9 +175,9 @@ async def test_what_tls_keeps_of_answers_and_of_what_comes_counts(tmp_path: Path
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Have only those objects go that nothing knows: what a cycle keeps stays, for long where few are made.
+    """Free only unreferenced objects. Cycles stay, because with few new objects they stay for long.
 
-    What was there before is set aside: it is not `left`, and looking through all of it takes the loop's time.
+    Older objects are frozen. They are not `left`, and scanning all of them would block the loop.
     """
     gc.collect()
     gc.freeze()
@@ -193,7 +193,7 @@ def left(kind: type) -> int:
     return sum(isinstance(each, kind) for each in gc.get_objects())
 
 
-async def test_who_resets_at_once_leaves_nothing(tmp_path: Path) -> None:
+async def test_a_connection_that_is_reset_at_once_leaves_nothing(tmp_path: Path) -> None:
     async with over_tls(tmp_path) as (here, trusted):
         told: list[object] = []
         loop = asyncio.get_running_loop()

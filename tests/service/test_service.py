@@ -1,4 +1,4 @@
-"""What processes in a pod do alike: their log, their counts of seconds, where they listen, and their admin thread."""
+"""Common parts of processes in a pod: log, histograms of seconds, listeners, and the admin thread."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ def test_a_line_holds_when_who_and_what_and_what_was_said_beside_it() -> None:
     assert found == {"level": "warning", "logger": "a.logger", "message": "é\n is away", "model": "a", "seconds": 0.5}
 
 
-def test_a_line_is_one_line_whatever_is_said() -> None:
+def test_a_log_record_is_one_line_whatever_its_text() -> None:
     assert "\n" not in line("a\nb", said={"why": "c\nd", "path": object()})
 
 
@@ -64,10 +64,10 @@ def test_the_admin_port_answers_while_the_loop_of_the_process_is_held_up() -> No
 
     async def held_up() -> bytes:
         asked = asyncio.create_task(asyncio.to_thread(ask))
-        await asyncio.sleep(0)  # the question is under way
+        await asyncio.sleep(0)  # the request is in progress
         end = time.monotonic() + 30
         while not answered and time.monotonic() < end:
-            time.sleep(0.01)  # the process' own loop does nothing now
+            time.sleep(0.01)  # the process's own loop does nothing now
         assert not asked.done()
         return answered[0]
 

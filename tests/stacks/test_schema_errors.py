@@ -34,12 +34,12 @@ def test_an_unknown_key_lists_the_keys_and_without_a_near_one_suggests_none() ->
 def test_a_missing_key_is_reported_at_its_parent() -> None:
     assert_refused(edited_at({f"{COLD}/loading": GONE}), "- »name: cold", '"loading" is missing')
     text = said({f"{COLD}/autoscaling": {"kind": "cpu", "max": 2}})
-    assert text.endswith(f'{PLACE}.autoscaling: "min" is missing\n    "min": Replicas at the least.')
+    assert text.endswith(f'{PLACE}.autoscaling: "min" is missing\n    "min": Minimum number of replicas.')
 
 
 @pytest.mark.parametrize(
     ("written", "do"),
-    [("RAW 26.10", 'quote it: "26.10"'), ("RAW 0x10", 'quote it: "0x10"'), (1.5e300, "a Kubernetes label value")],
+    [("RAW 26.10", 'quote it: "26.10"'), ("RAW 0x10", 'quote it: "0x10"'), (1.5e300, "at most 63 letters")],
 )
 def test_a_number_that_is_meant_as_text_is_shown_as_it_is_written(written: Any, do: str) -> None:
     text = said({f"{COLD}/nodeSelector": {"a": written}})

@@ -1,1 +1,1 @@
-"""How good the eviction policy decides."""
+"""The quality of the eviction policy's decisions."""

@@ -1,7 +1,7 @@
-"""How good the eviction policy decides: `python -m lab.bench.eviction`.
+"""The quality of the eviction policy's decisions: `python -m lab.bench.eviction`.
 
-The default rule against two simple rules, simulated over one trace (`--trace`, or a synthetic zoo) and made-up days.
-Prints a table for people; the last line is JSON.
+It simulates the default and two simple policies over one trace (`--trace`, or a synthetic one) and over generated days.
+It prints a table and a last line of JSON.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from tidegate_eviction.simulate.trace import SimulationError, read_trace
 from tidegate_eviction.simulate.zoo import Workload, generate
 
 from lab.bench import report
-from lab.bench.report import Figures, Goal, say
+from lab.bench.report import Figures, Goal, progress
 
 from .offline import days, simulated
 
@@ -27,12 +27,12 @@ GOALS: Final = {
     "lost_vs_simple_days": Goal("the same on made-up days of five kinds, geometric mean", "≤ 1"),
     "lost_vs_simple_worst": Goal("the worst of their cells", "≤ 1.1"),
 }
-"""The keys of the last line, in its order."""
+"""The keys of the last line, in order."""
 ZOO = Workload(models=20, requests=20_000)
 
 
 def main() -> None:
-    """Measure, print the table, and last one line of JSON."""
+    """Measure, and print the table and one line of JSON."""
     parser = argparse.ArgumentParser(prog="python -m lab.bench.eviction", description=__doc__.partition("\n")[0])
     parser.add_argument("--trace", type=Path, help="requests to simulate (default: a synthetic zoo)")
     parser.add_argument("--only", nargs="+", choices=["simulated", "days"], help="only these parts (default: both)")
@@ -43,7 +43,7 @@ def main() -> None:
         print(error, file=sys.stderr)
         raise SystemExit(2) from None
     if trace is None:
-        say("No trace is given: a synthetic zoo takes its place.")
+        progress("No --trace: a synthetic trace is used.")
         trace = generate(ZOO)
     parts: dict[str, Callable[[], Figures]] = {"simulated": partial(simulated, trace), "days": days}
     found = report.measure(GOALS, {name: parts[name] for name in options.only or parts})

@@ -1,1 +1,1 @@
-"""The proxy against what people put there today: `python -m lab.bench.proxy`."""
+"""The proxy against common alternatives: `python -m lab.bench.proxy`."""

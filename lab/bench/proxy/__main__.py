@@ -1,8 +1,8 @@
-"""How fast the proxy is against what people put there today: `python -m lab.bench.proxy`.
+"""The speed of the proxy against common alternatives: `python -m lab.bench.proxy`.
 
-The proxy has all its checks on: it verifies tokens, holds rules and limits, counts, and tags requests. nginx and
-Envoy only forward. The contestant has one core; callers, and what answers behind, share another. All have their turns
-in every run; the ratios are the medians of those within a run. Last comes a line of JSON.
+The proxy runs with all its checks: it verifies tokens, applies rules and limits, counts, and tags requests. nginx and
+Envoy only forward. The contestant has one core. Callers and the upstream share another one. All contestants take turns
+in every run. The ratios are medians of the ratios within a run. The last line is JSON.
 """
 
 import argparse
@@ -76,14 +76,14 @@ def _running(
 
 
 def measure_memory(key: str, folder: Path, provider: Issuer) -> Figures:
-    """Measure the proxy's memory, or what taking over a table costs."""
+    """Measure the proxy's memory, or the cost of a new table."""
     use = cores()
     with nginx_answering(folder / f"{key}-upstream", ANSWER, use.rest) as upstream:
         return Figures({key: MEMORY[key](folder / key, upstream.http_port, provider, use)})
 
 
 def main() -> None:
-    """Measure, print the table, and last one line of JSON."""
+    """Measure, and print the table and one line of JSON."""
     parser = argparse.ArgumentParser(prog="python -m lab.bench.proxy", description=__doc__.partition("\n")[0])
     parser.add_argument("--runs", type=int, default=5, help="turns that each has in a row (default: 5)")
     parser.add_argument("--seconds", type=float, default=4.0, help="how long a turn is (default: 4)")
@@ -99,7 +99,7 @@ def main() -> None:
                 parts[upstream] = partial(measure_rows, these, options.runs, options.seconds, place, provider)
         parts |= {key: partial(measure_memory, key, folder, provider) for key in MEMORY if key in wanted}
         found = report.measure(GOALS, parts)
-    about = "medians of runs by turns; each has one core, its callers and what is behind it another"
+    about = "medians of runs in turns. Each has one core. Its callers and the upstream share another"
     report.print_all("The proxy, with all its checks, against others, which forward", about, GOALS, found)
 
 

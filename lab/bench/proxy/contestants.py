@@ -1,4 +1,4 @@
-"""The contestants: each in front of the same upstream, on the same core, one under load at a time."""
+"""The contestants: each in front of the same upstream and on the same core, one under load at a time."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.bench.report import say
+from lab.bench.report import progress
 from lab.local_plane.process import CannotBeHadError, Server
 from lab.local_plane.proxy import proxy, write_tables
 from tests.proxy.rigs.issuer import Issuer
@@ -18,17 +18,17 @@ OURS, DIRECT = "proxy", "direct"
 
 @dataclass(frozen=True)
 class Cores:
-    """One core for what is measured, another for its callers and what is behind it."""
+    """One core for the contestant, another for its callers and the upstream."""
 
     measured: int
     rest: int
 
 
 def cores() -> Cores:
-    """Return two cores; one and the same where there is but one."""
+    """Return two cores, or the same one twice if there is only one."""
     usable = sorted(os.sched_getaffinity(0))
     if len(usable) < 2:
-        say("NOT MEASURED AS IT SHOULD BE: there is one core, and callers take their share of it.")
+        progress("NOT MEASURED AS INTENDED: there is only one core, which callers share.")
     return Cores(usable[0], usable[-1])
 
 
@@ -36,7 +36,7 @@ def cores() -> Cores:
 def contestants(
     names: Sequence[str], folder: Path, ports: tuple[int, int], models: Sequence[str], issuer: Issuer, core: int
 ) -> Iterator[dict[str, Server]]:
-    """Start these in front of an upstream (its ports: HTTP, gRPC); those that cannot be had are said, and left out."""
+    """Start contestants in front of an upstream (its ports: HTTP, gRPC). Report and skip those that cannot run."""
     with ExitStack() as stack:
         found: dict[str, Server] = {}
         for name in names:
@@ -48,5 +48,5 @@ def contestants(
                 else:
                     found[name] = stack.enter_context(PEERS[name](place, ports[0], core))
             except CannotBeHadError as error:
-                say(f"NOT MEASURED: {name} CANNOT BE HAD HERE ({error}), so that what is held against it is null.")
+                progress(f"NOT MEASURED: {name} CANNOT RUN HERE ({error}), so its ratios are null.")
         yield found

@@ -1,6 +1,5 @@
--- What wrk sends, the body from a file, and what it prints: a line of JSON. With a number of variants, heads differ as
--- clients' do: each has a traceparent, a request id and a length of its own. They are made beforehand, so that making
--- them takes no time of the measurement.
+-- wrk's script: it sends a body from a file, and prints a line of JSON. With variants, the heads differ as clients' do:
+-- each has a different traceparent, request id and length. They are generated before the measurement.
 local function hex(length)
   local digits = {}
   for index = 1, length do digits[index] = string.format("%x", math.random(0, 15)) end

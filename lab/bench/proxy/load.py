@@ -1,4 +1,4 @@
-"""Load: wrk, which Debian has, and a reader of event streams."""
+"""Load: wrk from Debian, and a reader of event streams."""
 
 import http.client
 import json
@@ -17,31 +17,31 @@ SCRIPT = Path(__file__).with_name("load.lua")
 
 @dataclass(frozen=True)
 class Call:
-    """A request that is sent again and again."""
+    """A request that is repeated."""
 
     path: str
     body: bytes
     headers: Mapping[str, str]
-    ends: bytes = b""  # How the answer ends, if it is the right one.
-    variants: int = 0  # Heads that differ as clients' do, sent in turn; 0 sends the same head again and again.
+    ends: bytes = b""  # The end of a correct response.
+    variants: int = 0  # The number of different heads, sent in turn, as clients' differ. 0: always the same head.
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What wrk measured."""
+    """Results of wrk."""
 
     requests: int
     per_second: float
     p50: float
-    p99: float  # Seconds, as the one before.
+    p99: float  # Both in seconds.
 
 
 class LoadError(ProcessError):
-    """Requests that were not answered as they should have been: nothing was measured."""
+    """Requests failed, so nothing was measured."""
 
 
 def answer(where: str, call: Call) -> None:
-    """Send a request once; raises LoadError unless the right answer comes."""
+    """Send a request once. Raises LoadError unless the response is correct."""
     asking = http.client.HTTPConnection(where, timeout=30)
     try:
         asking.request("POST", call.path, call.body, dict(call.headers))
@@ -56,12 +56,12 @@ def answer(where: str, call: Call) -> None:
 
 
 def load(where: str, call: Call, seconds: float, core: int, folder: Path) -> Measured:
-    """Send a request on 32 connections, each as soon as the one before is answered; raises LoadError."""
+    """Send a request on 32 connections, each after its previous response. Raises LoadError."""
     wrk = debian_package("wrk")
     body = folder / "body"
     body.write_bytes(call.body)
     headers = [option for name, value in call.headers.items() for option in ("-H", f"{name}: {value}")]
-    whole = max(1, round(seconds))  # as wrk wants it
+    whole = max(1, round(seconds))  # wrk needs an integer.
     command = [wrk.path("wrk"), "-t1", "-c32", f"-d{whole}s", "--timeout", "20s", "-s", SCRIPT, *headers]
     with pinned(core):
         done = subprocess.run(
@@ -80,7 +80,7 @@ def load(where: str, call: Call, seconds: float, core: int, folder: Path) -> Mea
 
 
 def first_event(where: str, call: Call, times: int, core: int) -> float:
-    """Return the median seconds from a request to the first event of its answer, one request after the other."""
+    """Return the median seconds from a request to the first event of its response, one request after the other."""
     seconds = []
     with pinned(core):
         asking = http.client.HTTPConnection(where, timeout=30)

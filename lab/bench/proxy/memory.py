@@ -1,4 +1,4 @@
-"""What large tables cost the proxy: memory, idle and with many models and callers, and time while one is taken over."""
+"""The cost of large tables: the proxy's memory, idle and with many models and callers, and latency during a reload."""
 
 import http.client
 import statistics
@@ -26,7 +26,7 @@ _RELOAD_EVERY_SECONDS, _RELOAD_TURNS, _TURN_SECONDS = 1.0, 3, 4.0
 
 
 def idle_megabytes(folder: Path, upstream: int, issuer: Issuer, cores: Cores) -> float:
-    """Return what a proxy takes that has just started."""
+    """Return the memory of a proxy after its start."""
     write_tables(folder, routing_table(upstream, upstream, ["simple"]), access_table([issuer]))
     with proxy(folder, cores.measured) as ours:
         time.sleep(_SETTLED_SECONDS)
@@ -34,7 +34,7 @@ def idle_megabytes(folder: Path, upstream: int, issuer: Issuer, cores: Cores) ->
 
 
 def busy_megabytes(folder: Path, upstream: int, issuer: Issuer, cores: Cores) -> float:
-    """Return what it takes with 10,000 models, when as many callers have called, each another model."""
+    """Return its memory with 10,000 models, after as many callers have each called another model."""
     models = [f"model-{number}" for number in range(MANY)]
     write_tables(folder, routing_table(upstream, upstream, models), access_table([issuer]))
     with proxy(folder, cores.measured) as ours:
@@ -52,9 +52,9 @@ def busy_megabytes(folder: Path, upstream: int, issuer: Issuer, cores: Cores) ->
 
 
 def reload_ratio(folder: Path, upstream: int, issuer: Issuer, cores: Cores, *, all_changed: bool = False) -> float:
-    """Return the p99 while tables are taken over as fast as the proxy looks for them, by the p99 while none is.
+    """Return the p99 while tables are replaced as fast as the proxy reads them, over the p99 without changes.
 
-    From one to the next one model comes or goes, or all have changed.
+    Each table adds or removes one model, or changes all.
     """
     models = ["simple", *(f"model-{number}" for number in range(MANY - 1))]
     tables = [routing_table(upstream, upstream, names) for names in (models, [*models, "one-more"])]

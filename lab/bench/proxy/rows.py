@@ -1,4 +1,4 @@
-"""What is measured: rows, each a kind of call that every contestant answers by turns."""
+"""The rows of the benchmark: each is a kind of call that every contestant serves in turns."""
 
 import json
 import statistics
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lab.bench.report import Figures, Goal, say, turns
+from lab.bench.report import Figures, Goal, progress, turns
 from lab.local_plane.process import Server
 from tests.proxy.rigs.perf_analyzer import PerfAnalyzerError, perf_analyzer
 from tests.proxy.rigs.tables import SERVER
@@ -14,7 +14,7 @@ from tests.proxy.rigs.tables import SERVER
 from .contestants import DIRECT, OURS, Cores
 from .load import Call, LoadError, answer, first_event, load
 
-MODEL = "simple"  # The model of the upstream that answers at once.
+MODEL = "simple"  # The model of the upstream that responds immediately.
 ANSWER = json.dumps(
     {
         "model_name": MODEL,
@@ -25,24 +25,24 @@ ANSWER = json.dumps(
 ).encode()
 _REQUEST = {"inputs": [{"name": "INPUT", "datatype": "FP32", "shape": [1, 4], "data": [1.0, 2.0, 3.0, 4.0]}]}
 WARM_SECONDS = 1.0
-VARIANTS = 5000  # Heads of the rows whose heads vary as real clients' do.
-BUSY = 0.85  # A contestant must have been the limit itself: it must have used so much of its core.
+VARIANTS = 5000  # Different heads for the rows whose heads vary as real clients' do.
+BUSY = 0.85  # The least share of its core that a contestant must use, or something else is the limit.
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one contestant's turn."""
+    """The result of one contestant's turn."""
 
     per_second: float = 0.0
     p50: float = 0.0
     p99: float = 0.0
-    processor_microseconds: float = 0.0  # Processor time of the contestant for a request.
-    busy: float = 0.0  # The share of its core that it used; well below 1, something else is the limit.
+    processor_microseconds: float = 0.0  # CPU time of the contestant per request.
+    busy: float = 0.0  # The used share of its core. If it is well below 1, something else is the limit.
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What a turn needs to know."""
+    """The parameters of a turn."""
 
     seconds: float
     cores: Cores
@@ -61,7 +61,7 @@ _RATIOS = {
     "grpc_vs_direct": ("grpc", DIRECT, "per_second", "≥ 0.90"),
     "stream_first_token_vs_nginx": ("stream_first_token", "nginx", "p50", "≤ 1.5"),
 }
-"""Keys of the last line: of which row, against whom, what of the results is compared, and what the ratio is to be."""
+"""Keys of the last line: the row, the peer, the compared result, and the goal of the ratio."""
 
 Play = Callable[[Server, Turn], Result]
 Results = Mapping[str, Sequence[Result]]  # By contestant, in the order of the runs.
@@ -73,17 +73,17 @@ class Row:
 
     name: str
     words: str
-    upstream: str  # `simple`, which answers at once, or `triton`.
+    upstream: str  # `simple`, which responds immediately, or `triton`.
     names: Sequence[str]
     play: Play
 
     @property
     def ratios(self) -> Mapping[str, tuple[str, str, str]]:
-        """The row's keys of the last line, as `_RATIOS` has them."""
+        """The row's keys of the last line, from `_RATIOS`."""
         return {key: (peer, of, goal) for key, (row, peer, of, goal) in _RATIOS.items() if row == self.name}
 
     def goals(self) -> dict[str, Goal]:
-        """Return what its ratios are to be."""
+        """Return the goals of its ratios."""
         words = {"per_second": "requests/s", "p50": "median", "p99": "p99"}
         return {
             key: Goal(f"{self.words}: {words[of]}, against {peer}", goal)
@@ -92,18 +92,18 @@ class Row:
 
 
 def measure(row: Row, contestants: Mapping[str, Server], turn: Turn, runs: int) -> Figures:
-    """Let all contestants have their turns, in every run in another order; one that fails is said, and left out."""
+    """Let all contestants take turns, in another order in each run. Report and skip one that fails."""
     results: dict[str, list[Result]] = {name: [] for name in row.names if name in contestants}
     for run, name in turns([*results], runs):
         if name not in results:
             continue
         if run >= 0:
-            say(f"{row.name}: run {run + 1} of {runs}, {name} …")
+            progress(f"{row.name}: run {run + 1} of {runs}, {name} …")
         seconds = turn.seconds if run >= 0 else min(turn.seconds, WARM_SECONDS)
         try:
             result = row.play(contestants[name], replace(turn, seconds=seconds))
         except LoadError as error:
-            say(f"NOT MEASURED: {row.name} OF {name}: {error}")
+            progress(f"NOT MEASURED: {row.name} OF {name}: {error}")
             del results[name]
             continue
         if run >= 0:
@@ -112,7 +112,7 @@ def measure(row: Row, contestants: Mapping[str, Server], turn: Turn, runs: int) 
 
 
 def compared(row: Row, results: Results) -> Figures:
-    """Return a line for each contestant, and the ratios, each the median of those within a run."""
+    """Return a line for each contestant, and the ratios: the medians of those within a run."""
     found = Figures()
     for name in row.names:
         found.add(f"{row.words}: {name}", " · ".join(_words(results[name])) if name in results else "NOT MEASURED")
@@ -122,7 +122,7 @@ def compared(row: Row, results: Results) -> Figures:
             found.figures[key] = statistics.median(ratios)
     for name, each in results.items():
         busy = statistics.median(result.busy for result in each)
-        if row.upstream == "simple" and busy < BUSY:  # behind the others, the upstream is the limit
+        if row.upstream == "simple" and busy < BUSY:  # Behind the others, the upstream is the limit.
             found.add("", f"{name} used {busy:.0%} of its core: callers, or other programs here, were the limit")
     return found
 
@@ -168,10 +168,10 @@ def _json(path: str, body: object, ends: bytes = b"", variants: int = 0) -> Call
 
 def _http(call: Call) -> Play:
     def play(contestant: Server, turn: Turn) -> Result:
-        said = _with_token(call, turn)
-        answer(contestant.http, said)
+        authenticated = _with_token(call, turn)
+        answer(contestant.http, authenticated)
         before = contestant.process.processor_seconds()
-        found = load(contestant.http, said, turn.seconds, turn.cores.rest, turn.folder)
+        found = load(contestant.http, authenticated, turn.seconds, turn.cores.rest, turn.folder)
         used = contestant.process.processor_seconds() - before
         seconds = found.requests / found.per_second
         return Result(found.per_second, found.p50, found.p99, used / found.requests * 1e6, used / seconds)
@@ -188,7 +188,7 @@ def _first_event(call: Call) -> Play:
 
 
 def _grpc(contestant: Server, turn: Turn) -> Result:
-    # Three windows: every contestant gets the same time.
+    # Three windows, so that every contestant gets the same time.
     before = contestant.process.processor_seconds()
     try:
         found = perf_analyzer(

@@ -27,31 +27,31 @@ from .simulate.zoo import Workload
 from .simulate.zoo import generate as make_trace
 
 WRONG_INPUT, DEFECT = 2, 1
-PIPE_WIDTH = 140  # Columns of tables that go to no terminal.
+PIPE_WIDTH = 140  # The width of tables if the output is not a terminal.
 FOLDERS = {"settings": eviction_process.SETTINGS_FILE} | {name: name for name in ("control", "state", "cluster", "tls")}
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
 app = typer.Typer(
     name="tidegate_eviction", add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True,
-    help="The eviction policy: which models stay in the memory of an on-demand inference server.",
+    help="The eviction policy loads and evicts the models of an on-demand inference server.",
 )  # fmt: skip
-Port = Annotated[int, typer.Option(help="0 is any free port.", min=0, max=65535)]
+Port = Annotated[int, typer.Option(help="0: any free port.", min=0, max=65535)]
 
 
 @app.command()
 def serve(
-    root: Annotated[Path | None, typer.Option(help=f"Folder that holds {', '.join(FOLDERS.values())}.")] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on; every one without it.")] = ServeOptions.host,
+    root: Annotated[Path | None, typer.Option(help=f"Directory with {', '.join(FOLDERS.values())}.")] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on (default: all).")] = ServeOptions.host,
     lease_port: Port = ServeOptions.lease_port,
     admin_port: Port = ServeOptions.admin_port,
     server: Annotated[str, typer.Option(help="Host and port of Triton's gRPC.")] = ServeOptions.server,
     drain_seconds: Annotated[
-        float, typer.Option(help="How long requests may take to end after SIGTERM.", min=0)
+        float, typer.Option(help="Seconds to wait for requests in flight after SIGTERM.", min=0)
     ] = ServeOptions.drain_seconds,
 ) -> None:
     """Serve until SIGTERM."""
     json_lines.configure("info")
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # of two servers
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # Of both servers.
     folders = {} if root is None else {name: root / folder for name, folder in FOLDERS.items()}
     options = ServeOptions(host, lease_port, admin_port, server, drain_seconds, **folders)
     with _refusing(SettingsError, OSError):
@@ -62,36 +62,36 @@ def serve(
 
 @app.command()
 def simulate(
-    trace: Annotated[Path, typer.Option(help="The requests: lines `time_ms,id`, below descriptions of the models.")],
+    trace: Annotated[Path, typer.Option(help="The trace: descriptions of the models, then requests as `time_ms,id`.")],
     capacity: Annotated[
-        str, typer.Option(help="Of each replica: bytes (also 9Gi, 500M), or per cent of all footprints, as 40%.")
+        str, typer.Option(help="Of each replica: bytes (also 9Gi, 500M), or a share of all footprints, such as 40%.")
     ] = "",
-    policy: Annotated[str, typer.Option(help="Which policy; with --compare, one more to compare.")] = "",
-    replicas: Annotated[int, typer.Option(help="How many replicas the pool has.", min=1, max=1000)] = 1,
-    idle_seconds: Annotated[float, typer.Option(help="Idle for so long a model may go; 0: at once.", min=0)] = 300.0,
+    policy: Annotated[str, typer.Option(help="The policy. With --compare, another one to compare.")] = "",
+    replicas: Annotated[int, typer.Option(help="Number of replicas.", min=1, max=1000)] = 1,
+    idle_seconds: Annotated[float, typer.Option(help="Idle time after which a model can be evicted.", min=0)] = 300.0,
     wait_seconds: Annotated[
-        float, typer.Option(help="How long a request waits for its model.", min=0)
+        float, typer.Option(help="Time that a request waits for its model.", min=0)
     ] = SimulationSetting.wait_seconds,
-    lease_seconds: Annotated[float, typer.Option(help="How long leases are.", min=1)] = SimulationSetting.lease_seconds,
-    holders: Annotated[int, typer.Option(help="How many proxies there are.", min=1, max=1000)] = 1,
+    lease_seconds: Annotated[float, typer.Option(help="Duration of a lease.", min=1)] = SimulationSetting.lease_seconds,
+    holders: Annotated[int, typer.Option(help="Number of proxies.", min=1, max=1000)] = 1,
     tier: Annotated[
-        str, typer.Option(help="Files kept near each replica: bytes, or per cent of all footprints; without: none.")
+        str, typer.Option(help="Size of a file cache near each replica: bytes, or a share of all footprints.")
     ] = "",
     tier_speedup: Annotated[
-        float, typer.Option(help="How many times faster a load is whose files are near.", min=1)
+        float, typer.Option(help="How many times faster a load from the file cache is.", min=1)
     ] = 8.0,
     compare: Annotated[bool, typer.Option("--compare", help="Compare break-even, lru-idle and cost-aware.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Run policies under simulated time over a trace: how often, and how long, would they have loaded?"""
+    """Simulate policies over a trace of requests, and print their loads and refusals."""
     with _refusing(SimulationError):
         if not (policy or compare):
-            raise SimulationError("Say which policy (--policy cost-aware), or --compare for all of them.")
+            raise SimulationError("Set --policy, such as --policy cost-aware, or --compare for all policies.")
         numbers = {"--idle-seconds": idle_seconds, "--wait-seconds": wait_seconds, "--lease-seconds": lease_seconds,
                    "--tier-speedup": tier_speedup}  # fmt: skip
         for option, value in numbers.items():
             if not math.isfinite(value):
-                raise SimulationError(f"{option} {value}: this is no number that something can last.")
+                raise SimulationError(f"{option} {value} is not a finite number.")
         wanted = dict.fromkeys([*BUILT_IN, policy] if compare else [policy])
         try:
             policies = [find(name) for name in wanted if name]
@@ -116,22 +116,22 @@ def simulate(
 
 @app.command()
 def generate(
-    out: Annotated[Path, typer.Option(help="Where to; gzipped if its name ends in .gz.")],
-    models: Annotated[int, typer.Option(help="How many.", min=1, max=10**6)] = Workload.models,
-    requests: Annotated[int, typer.Option(help="About how many.", min=1)] = Workload.requests,
-    hours: Annotated[float, typer.Option(help="How long the trace is.", min=0.01)] = Workload.hours,
+    out: Annotated[Path, typer.Option(help="The file to write. A name that ends in .gz is gzipped.")],
+    models: Annotated[int, typer.Option(help="Number of models.", min=1, max=10**6)] = Workload.models,
+    requests: Annotated[int, typer.Option(help="Approximate number of requests.", min=1)] = Workload.requests,
+    hours: Annotated[float, typer.Option(help="Length of the trace.", min=0.01)] = Workload.hours,
     zipf: Annotated[
-        float, typer.Option(help="The model of rank r is used in proportion to 1/r^zipf.", min=0, max=10)
+        float, typer.Option(help="Exponent: the model of rank r gets calls in proportion to 1/r^zipf.", min=0, max=10)
     ] = Workload.zipf,
     nightly: Annotated[
-        float, typer.Option(help="Share of models that only a nightly batch uses.", min=0, max=1)
+        float, typer.Option(help="Share of models that only a nightly batch calls.", min=0, max=1)
     ] = Workload.nightly,
     periodic: Annotated[
         float, typer.Option(help="Share of models that timers call.", min=0, max=1)
     ] = Workload.periodic,
-    seed: Annotated[int, typer.Option(help="Another one is another zoo.")] = Workload.seed,
+    seed: Annotated[int, typer.Option(help="Seed. The same seed generates the same trace.")] = Workload.seed,
 ) -> None:
-    """Write the trace of a synthetic zoo: Zipf, by day and night, in bursts, with a nightly batch, and timers."""
+    """Write a synthetic trace: Zipf's law, day and night, bursts, a nightly batch, timers."""
     with _refusing(SimulationError):
         zoo = Workload(models, requests, hours, zipf, nightly=nightly, periodic=periodic, seed=seed)
         made = make_trace(zoo)
@@ -144,13 +144,13 @@ def generate(
 async def _serve(policy: EvictionPolicy) -> bool:
     await policy.start()
     if 0 in (policy.options.lease_port, policy.options.admin_port):
-        # Only where free ports were asked for; else nothing is written but the log.
+        # Only with port 0. Otherwise only the log is written.
         print("ready " + " ".join(f"{name}={port}" for name, port in policy.ports.items()), flush=True)
     return await policy.run_until_stopped()
 
 
 def capacity_bytes(text: str, trace: Trace, option: str = "--capacity") -> int:
-    """Return what a capacity says, in bytes; SimulationError if it says nothing."""
+    """Return a capacity in bytes. Raises SimulationError if `text` is not one."""
     written = text.strip()
     if written.endswith("%"):
         try:
@@ -164,9 +164,9 @@ def capacity_bytes(text: str, trace: Trace, option: str = "--capacity") -> int:
         size = round(float(match[1]) * unit) if unit else 0
         if 0 < size < 1 << 62:
             return size
-    said = f"{option} {text}: this is no size above 0" if written else f"Say {option}"
+    problem = f"{option} {text} is not a size above 0" if written else f"{option} is missing"
     raise SimulationError(
-        f"{said}. Write bytes (9663676416, 9Gi, 500M), or per cent of all footprints (40%), and more than 0."
+        f"{problem}. Set it to bytes (9663676416, 9Gi, 500M), or to a share of all footprints (40%), above 0."
     )
 
 

@@ -1,4 +1,4 @@
-"""One eviction policy as a process: where it finds its files and its server, its start, and its end."""
+"""The eviction policy as a process: its files and its server, its start, and its end."""
 
 import asyncio
 import logging
@@ -28,16 +28,16 @@ from .triton.control import TritonControl
 from .triton.driver import TritonDriver
 from .triton.memory import MemoryReader
 
-KEEP_ALIVE_SECONDS = 75  # Seconds that a holder's connection may stand idle: longer than the time between two renewals.
+KEEP_ALIVE_SECONDS = 75  # The longest idle time of a holder's connection: longer than the time between renewals.
 BACKLOG = 1024
 LAST_SETTINGS = "eviction.json"
-"""The last good settings, below the state folder: a policy that starts with a bad settings file uses these."""
+"""The last valid settings, in the state directory. A policy that starts with an invalid file uses them."""
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class ServeOptions:
-    """Paths and addresses; the contract's by default. A port of 0 is any free one, and an empty host every address."""
+    """Paths and addresses. Port 0 is any free port, and an empty host is every address."""
 
     host: str = ""
     lease_port: int = eviction_process.LEASE_PORT
@@ -49,11 +49,11 @@ class ServeOptions:
     state: Path = Path(eviction_process.STATE_ROOT)
     cluster: Path = Path(eviction_process.CLUSTER_ROOT)
     tls: Path = Path(triton.TLS_ROOT)
-    """Folder with the certificate of Triton's gRPC and its authority's, where the settings say that it has one."""
+    """The directory of Triton's gRPC certificate and its authority, used if the settings have `grpcTls`."""
 
 
 async def every_second(work: Callable[[], Awaitable[None] | None]) -> None:
-    """Do something every second, for ever."""
+    """Do `work` every second."""
     while True:
         if (doing := work()) is not None:
             await doing
@@ -61,7 +61,7 @@ async def every_second(work: Callable[[], Awaitable[None] | None]) -> None:
 
 
 class EvictionPolicy:
-    """Everything of one policy process."""
+    """One policy process."""
 
     def __init__(self, options: ServeOptions) -> None:
         self.options = options
@@ -73,7 +73,7 @@ class EvictionPolicy:
         self._hurry = asyncio.Event()
 
     async def start(self) -> None:
-        """Read every file and listen; raises SettingsError or OSError, and then nothing listens."""
+        """Read all files, then listen. Raises SettingsError or OSError before it listens."""
         options = self.options
         for folder in (options.control, options.state):
             folder.mkdir(parents=True, exist_ok=True)
@@ -97,14 +97,14 @@ class EvictionPolicy:
             server_header=False, timeout_keep_alive=KEEP_ALIVE_SECONDS, timeout_graceful_shutdown=5,
         )  # fmt: skip
         self._server = uvicorn.Server(config)
-        # Signals are `run_until_stopped`'s to hear.
+        # `run_until_stopped` handles the signals.
         self._server.capture_signals = nullcontext  # type: ignore[assignment, method-assign]
         heartbeat = Heartbeat()
         recycle = options.control / Path(eviction_process.RECYCLE_FILE).name
         control = TritonControl(options.server, secret, options.tls if service.settings.grpc_tls else None)
         self.driver = TritonDriver(control, MemoryReader(control), recycle, service)
         service.carry_out = self.driver.carry_out
-        # Its server is started once it is seen: all that this needs of the control folder lies there now.
+        # Triton starts when it sees this port, so the control directory must be complete here.
         self._admin = AdminThread(make_admin(self._snapshot, heartbeat.why_stalled), listeners["admin"])
         self._admin.start()
         self._serving = self._loop.create_task(self._server.serve([listeners["lease"]]))
@@ -113,7 +113,7 @@ class EvictionPolicy:
             *self._acting,
             *map(self._loop.create_task, (service.follow_repository(), callers.follow())),
         ]
-        # Looked at on a thread: to import a policy of somebody else's takes its time.
+        # On a thread, because importing a custom policy can take long.
         look = partial(asyncio.to_thread, self.settings.look)
         for work in (heartbeat.beat, look, self._footprints.keep):
             self._tasks.append(self._loop.create_task(every_second(work)))
@@ -121,26 +121,26 @@ class EvictionPolicy:
 
     @property
     def service(self) -> EvictionService:
-        """The service; there is one once the settings are read."""
+        """The service, which exists after the settings were read."""
         assert self._service is not None
         return self._service
 
     async def run_until_stopped(self) -> bool:
-        """Serve until SIGTERM or SIGINT, then end in peace; at once when one comes again. False after a defect."""
+        """Serve until SIGTERM or SIGINT, then drain. A second signal skips that. Return False after a defect."""
         stop = asyncio.Event()
 
-        def told() -> None:
+        def stop_or_hurry() -> None:
             if stop.is_set():
                 self._hurry.set()
             stop.set()
 
         for number in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(number, told)
+            self._loop.add_signal_handler(number, stop_or_hurry)
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait({stopping, self._serving, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (self._serving, *self._tasks):  # none of them ends by itself
+        for task in (self._serving, *self._tasks):  # None of them ends without a defect.
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
-                log.critical("the policy has a defect, and ends", exc_info=error)
+                log.critical("the policy ends because of a defect", exc_info=error)
                 self._hurry.set()
         is_well = stop.is_set()
         stopping.cancel()
@@ -148,15 +148,15 @@ class EvictionPolicy:
         return is_well
 
     async def stop(self) -> None:
-        """Grant nothing more, renew until no request is in flight or the server has gone, end."""
+        """Grant no new leases, renew until no request is in flight or the server has ended, then end."""
         service, residency = self.service, self.service.residency
         service.leave()
-        log.info("stopping: %d leases live, %d requests in flight", residency.leases, residency.in_flight)
+        log.info("stopping: %d live leases, %d requests in flight", residency.leases, residency.in_flight)
         end = monotonic() + self.options.drain_seconds
         while residency.in_flight and self.driver.is_up and monotonic() < end and not self._hurry.is_set():
             await asyncio.sleep(0.1)
-        # A proxy that finds the lease port closed takes every model for one that stays: so no load or unload may be
-        # under way when it closes.
+        # A proxy that finds the lease port closed assumes that every model stays loaded. So no load or unload may be
+        # in progress when the port closes.
         for task in self._acting:
             task.cancel()
         await asyncio.gather(*self._acting, return_exceptions=True)

@@ -62,11 +62,11 @@ def read_api_keys(folder: Path) -> ApiKeys:
 def _hash_lines(path: Path, text: bytes) -> list[str]:
     found = []
     for number, line in enumerate(text.decode("utf-8", "replace").splitlines(), 1):
-        text = line.partition("#")[0].strip()
-        if not text:
+        entry = line.partition("#")[0].strip()
+        if not entry:
             continue
-        if not _LINE.fullmatch(text):
-            what = "a key itself: replace it, because it is no longer secret" if PREFIX in text else "not a hash"
+        if not _LINE.fullmatch(entry):
+            what = "a key itself: replace it, because it is no longer secret" if PREFIX in entry else "not a hash"
             raise TableError(f"{path}, line {number}: {what} (a line is `{HASH}` and 64 hexadecimal digits).")
-        found.append(text)
+        found.append(entry)
     return found

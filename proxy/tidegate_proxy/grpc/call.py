@@ -106,7 +106,6 @@ class Call(CallerStream):
         return held + max(came, self._reader.held_bytes)  # both count the same bytes
 
     def data_received(self, data: bytes, end: bool) -> None:
-        """Process a part of a message."""
         if self.done:
             return
         self._bytes_in += len(data)
@@ -136,8 +135,8 @@ class Call(CallerStream):
 
     def leave(self) -> None:
         if self._upstream is not None:
-            why = "The proxy is stopping. The inference server may have processed the request. "
-            self.fail(Problem(ProblemType.UPSTREAM, why + "Send it again only if that does no harm."))
+            why = "The proxy is stopping. The inference server may have done the work. "
+            self.fail(Problem(ProblemType.UPSTREAM, why + "Send the request again only if that does no harm."))
         super().leave()
 
     # --- reading messages
@@ -288,7 +287,6 @@ class Call(CallerStream):
         self._waiting = False
 
     async def answer_without_lease(self, forwarding: Forwarding) -> None:
-        """Answer a readiness or statistics request without loading the model or renewing its lease."""
         forwarding.find_version()
         assert self._requested is not None
         self.reply(

@@ -65,7 +65,6 @@ class MessageReader:
 
     @property
     def idle(self) -> bool:
-        """Whether there is no current message."""
         return self._length < 0 and not self._raw
 
     @property

@@ -31,7 +31,6 @@ class Method:
 
     @property
     def path(self) -> bytes:
-        """The `:path` of its requests."""
         return f"/{SERVICE}/{self.name}".encode()
 
 

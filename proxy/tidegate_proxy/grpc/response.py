@@ -42,7 +42,6 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds until the deadline."""
         return self.at - monotonic()
 
     @property
@@ -96,7 +95,6 @@ class CallerStream(Stream):
 
     @property
     def replica(self) -> Replica | None:
-        """The replica where the call is in flight."""
         return None if self.forwarding is None else self.forwarding.replica
 
     # --- from the caller
@@ -161,7 +159,6 @@ class CallerStream(Stream):
             self.ease()
 
     def expire(self) -> None:
-        """End the call at its deadline."""
         if self.done:  # the caller does not read the rest of its response
             self.shared.open_calls.discard(self)
             self.booking.end()
@@ -215,7 +212,6 @@ class CallerStream(Stream):
         self.connection.send_headers(self, headers + self._own_headers())
 
     def answer_data(self, data: bytes) -> None:
-        """Send a part of a message."""
         self.bytes_out += len(data)
         self.connection.send_data(self, data)
         if self.unsent_bytes:
@@ -246,7 +242,6 @@ class CallerStream(Stream):
         self._finish(code)
 
     def fail(self, problem: Problem) -> None:
-        """End the call with a problem."""
         if not self.done:
             self.problem = problem.with_traceback(None)  # the traceback would keep every frame's objects alive
             count_problem(self.shared.meter, problem, self.forwarding)
@@ -255,7 +250,7 @@ class CallerStream(Stream):
     def defect(self) -> None:
         """End this call, but no other, because of the exception that is being handled."""
         log.exception("request %s failed with an internal error", self.request_id.decode())
-        why = "Internal error. The proxy's log has the details under this request ID."
+        why = "Internal error. Details are in the proxy's log under this request ID."
         self.fail(Problem(ProblemType.INTERNAL, why))
 
     def _finish(self, code: int) -> None:

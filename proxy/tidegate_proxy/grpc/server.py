@@ -141,7 +141,6 @@ class CallerConnection(AccountedConnection, Http2Connection[RequestHeaders]):
             self._hold()
 
     def stream_opened(self, number: int, headers: RequestHeaders, end: bool) -> None:
-        """Begin a call."""
         if headers.are_trailers or (end and headers.content_length):
             self.reset(number, h2.PROTOCOL_ERROR)
             return

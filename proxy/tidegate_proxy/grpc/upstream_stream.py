@@ -141,7 +141,6 @@ class UpstreamStream(Stream):
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes that are kept for a retry on another replica."""
         return self._kept_bytes if self._kept else 0
 
     def end_messages(self) -> None:
@@ -250,7 +249,6 @@ class UpstreamStream(Stream):
         return forwarding.may_be_lost() and forwarding.route.kind.says_lost_over_grpc(code, headers.block)
 
     def data_received(self, data: bytes, end: bool) -> None:
-        """Pass on a part of a message."""
         caller = self._caller
         if caller.done:
             self.connection.credit(self, len(data))

@@ -44,7 +44,6 @@ class UpstreamConnection(Http2Connection[ResponseHeaders]):
 
     @property
     def has_room(self) -> bool:
-        """Whether it accepts another call."""
         return self.alive and not self.leaving and len(self.streams) < self.most_streams
 
     def open(self, stream: Stream, block: bytes) -> None:
@@ -146,7 +145,6 @@ class Upstreams:
         self._replicas: dict[Replica, UpstreamConnections] = {}
 
     def to(self, pool: Pool, replica: Replica) -> UpstreamConnections:
-        """Return the connections to a replica."""
         found = self._replicas.get(replica)
         if found is None:
             config = pool.config

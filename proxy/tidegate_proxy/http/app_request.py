@@ -88,7 +88,6 @@ class Body:
 
     @property
     def left(self) -> int:
-        """The number of bytes still to come, if known, else 0."""
         return 0
 
     def release(self) -> None:
@@ -125,7 +124,7 @@ class AppRequest:
             # Nothing was written yet: a partial response would look like a complete one.
             if not self._is_whole:
                 log.exception("%s failed with an internal error", self._scope["path"])
-                problem = Problem(ProblemType.INTERNAL, "Internal error. The proxy's log has the details.")
+                problem = Problem(ProblemType.INTERNAL, "Internal error. Details are in the proxy's log.")
                 self._end(*problem_answer(problem, self._request_id, keep_alive=self.keep_alive))
                 return
         head = [STATUS_LINES[self._start["status"]]]
@@ -164,7 +163,6 @@ class AppRequest:
         """Ignore that the body is invalid: the application does not read it."""
 
     def abandon(self) -> None:
-        """Cancel the request because the caller has disconnected."""
         self.response_complete = True
         self._task.cancel()
 

@@ -128,7 +128,6 @@ class RequestBody:
         return Problem(ProblemType.TOO_LONG, f"Request body too large: the limit is {most} bytes (proxy.bodyLimit).")
 
     def release(self) -> None:
-        """Free all memory of the body."""
         if self.booking is not None:
             self.booking.end()
             self.parts.clear()

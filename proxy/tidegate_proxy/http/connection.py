@@ -20,7 +20,7 @@ from ..shared_state import SharedState
 from .answers import problem_answer
 from .app_request import AppRequest, request_of
 from .body import Caller
-from .head import MOST_HEAD_BYTES, MOST_HEADERS, not_parsed, too_long_a_head
+from .head import MOST_HEAD_BYTES, MOST_HEADERS, Shape, not_parsed, too_long_a_head
 from .request import HttpRequest
 
 _Request = HttpRequest | AppRequest
@@ -61,8 +61,8 @@ class ClientConnection(Caller):
     __slots__ = (
         "_active", "_awaits_turn", "_began", "_between", "_body_bytes", "_chunk_at", "_chunk_line", "_chunks",
         "_discards_input", "_framing", "_head_began", "_head_bytes", "_headers", "_in_head", "_last", "_look",
-        "_parser", "_put_off", "_queue", "_reading_paused", "_rest", "_server", "_url", "_writing_paused", "base_bytes",
-        "booking", "came", "is_bulk", "is_unknown", "last_heard", "memory", "room", "transport", "wire",
+        "_parser", "_put_off", "_queue", "_reading_paused", "_rest", "_server", "_shape", "_url", "_writing_paused",
+        "base_bytes", "booking", "came", "is_bulk", "is_unknown", "last_heard", "memory", "room", "transport", "wire",
     )  # fmt: skip
 
     def __init__(self, server: HttpServer) -> None:
@@ -80,6 +80,7 @@ class ClientConnection(Caller):
         self._headers: list[bytes] = []  # Name, value, name, value, …
         self._in_head = False
         self._between = True  # Whether the parser is between two requests.
+        self._shape: Shape | None = None  # Of the last head, if its caller is identified.
         self._framing = b""
         """A head that announces the body of the last request, if that requests another protocol."""
         self._rest = b""  # Received data that waits until earlier requests are answered.
@@ -115,16 +116,16 @@ class ClientConnection(Caller):
         self.abort_if_slow()
 
     def data_received(self, data: bytes) -> None:
-        """Parse the data, and send on what is ready."""
         if self._discards_input:
             return
         self.last_heard = monotonic()
         if len(data) >= FIRST_BYTES or self._rest or self._awaits_turn:
             self._receive_much(data)
             return
-        self._take(data)
-        if self._began + self._chunks // CHUNKS > MOST_BEGUN:
-            self._await_turn()
+        if self._shape is None or not self._take_whole(data, self._shape):
+            self._take(data)
+            if self._began + self._chunks // CHUNKS > MOST_BEGUN:
+                self._await_turn()
         if self._active is not None:
             self._active.flush_request()
         if not self._between or self._queue or self.booking.size > self.base_bytes:
@@ -172,6 +173,24 @@ class ClientConnection(Caller):
                 self.memory.count_cut("held")
             self._refuse(full())
             self.abort_if_slow()
+
+    def _take_whole(self, data: bytes, shape: Shape) -> bool:
+        """Take a whole request with a head like the last one, without the parser. Return False if it is not one."""
+        last = self._last
+        if not self._between or last is None or not last.response_complete or self._writing_paused:
+            return False
+        head = shape.match(data)
+        if head is None or (target := self._server.targets.get(head[2])) is None:
+            return False
+        request, body = HttpRequest(self, self._server.shared, target, self.last_heard), data[head.end() :]
+        if not request.read_whole(head, shape, len(body)):
+            return False
+        self._last = self._active = request
+        request.start()
+        if body:
+            request.take_body(body)
+        request.end_body()
+        return True
 
     def _take(self, data: bytes) -> None:
         self._began = self._body_bytes = self._chunks = 0
@@ -306,6 +325,9 @@ class ClientConnection(Caller):
             request = HttpRequest(self, self._server.shared, target, self.last_heard)
             if request.read_head(headers, self._parser, self._head_bytes) and self._parser.should_upgrade():
                 self._pass_over_upgrade(request.body.length or 0, request.body.chunked, request.keep_alive)
+            self._shape = None if self.is_unknown else request.shape
+            if self._shape is not None:
+                self._shape.learn()
         before, self._last = self._last, request
         is_next = before is None or before.response_complete
         if is_next and not self._writing_paused:
@@ -332,7 +354,6 @@ class ClientConnection(Caller):
             self._chunk_at = self._last.body.received
 
     def on_message_complete(self) -> None:
-        """Note that the request is complete."""
         if self._framing:
             return  # its body, if any, is still to be parsed
         self._between = True
@@ -342,7 +363,6 @@ class ClientConnection(Caller):
     # --- for the sweep, and when the proxy stops
     @property
     def is_idle(self) -> bool:
-        """Whether no request is in progress."""
         return not self._in_head and (self._last is None or self._last.response_complete)
 
     @property
@@ -403,7 +423,6 @@ class ClientConnection(Caller):
         self._look_later()
 
     def lost(self) -> None:
-        """Release everything, and cancel the timer."""
         super().lost()
         if self._look is not None:
             self._look.cancel()

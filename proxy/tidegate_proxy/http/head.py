@@ -1,7 +1,9 @@
 """The head of an HTTP call: its parameters, the framing of its body, and the headers that go on to the replica."""
 
 import logging
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
@@ -65,34 +67,62 @@ class _Kinds(dict[bytes, int]):
 
 _HEADERS = _Kinds(_KINDS | {name.title(): kind for name, kind in _KINDS.items()})
 
-_Shape = tuple[bytes, Callable[[Sequence[bytes]], Any], int, int, bytes, int, int]
-"""How to read heads with the same names in the same order.
 
-A shape has a template of the lines to pass on, and a function that picks their values. Then come the positions of
-content-length, credential (followed by the prefix to add to it), request ID and connection.
-"""
-_NO_SHAPE: _Shape = b"", len, -1, -1, b"", -1, -1
-_SHAPES: dict[tuple[bytes, ...], _Shape | None] = {}
+def _never(_data: bytes) -> None:
+    """Match nothing: the shape is not frequent."""
+
+
+@dataclass(slots=True)
+class Shape:
+    """How to read heads with the same names in the same order."""
+
+    names: tuple[bytes, ...]
+    lines: bytes  # A template of the lines to pass on.
+    pick: Callable[[Sequence[bytes]], Any]  # Picks their values.
+    length: int  # The position of Content-Length, or -1. So are the other positions.
+    credential: int
+    prefix: bytes  # To add to the credential.
+    request_id: int
+    connection: int
+    seen: int = 0
+    match: Callable[[bytes], re.Match[bytes] | None] = _never
+    """Matches a head of this shape at the beginning of data. It is stricter than the parser: all values are plain."""
+
+    def learn(self) -> None:
+        """Count a head of this shape. A frequent shape gets a pattern, which is faster than the parser."""
+        self.seen += 1
+        if self.seen == _OFTEN:
+            value = [rb"[!-~](?:[ -~]*[!-~])?"] * len(self.names)
+            if self.length >= 0:
+                value[self.length] = rb"[0-9]{1,15}"
+            if self.connection >= 0:
+                value[self.connection] = rb"[Kk]eep-[Aa]live"
+            lines = [b"%b: (%b)\r\n" % (re.escape(name), each) for name, each in zip(self.names, value, strict=True)]
+            self.match = re.compile(rb"(GET|POST) ([!-~]+) HTTP/1\.1\r\n" + b"".join(lines) + b"\r\n").match
+
+
+_SHAPES: dict[tuple[bytes, ...], Shape | None] = {}
+_OFTEN = 3
 _MOST_SHAPES = 512
 _LONGEST_SHAPE = 512  # Bytes of all names in one shape.
 _MOST_NAMES = 32
 _PLACED = frozenset({_HOST, _LENGTH, _AUTHORIZATION, _KEY, _REQUEST_ID, _CONNECTION})
 
 
-def _shape(names: tuple[bytes, ...]) -> _Shape | None:
+def _shape(names: tuple[bytes, ...]) -> Shape | None:
     """Return how to read heads with these names, and cache it. None: such heads must be read header by header."""
     kinds = [_HEADERS[name] for name in names]
     placed = [kind for kind in kinds if kind in _PLACED]
     passed = [place for place, kind in enumerate(kinds) if kind == _PASS]
     is_plain = passed and kinds.count(_HOST) == 1 and not set(kinds) - _PLACED - {_PASS, _DROP}
-    shape: _Shape | None = None
+    shape: Shape | None = None
     if is_plain and len(set(placed)) == len(placed) and not {_AUTHORIZATION, _KEY} <= set(placed):
         places = {kind: place for place, kind in enumerate(kinds)}
         length, own, connection = (places.get(kind, -1) for kind in (_LENGTH, _REQUEST_ID, _CONNECTION))
         credential = places.get(_AUTHORIZATION, places.get(_KEY, -1))
         prefix = names[credential].lower() + b" " if _KEY in places else b""
         lines = b"".join(names[place].replace(b"%", b"%%") + b": %b\r\n" for place in passed)
-        shape = lines, itemgetter(*passed), length, credential, prefix, own, connection
+        shape = Shape(names, lines, itemgetter(*passed), length, credential, prefix, own, connection)
     if len(names) <= _MOST_NAMES and sum(map(len, names)) <= _LONGEST_SHAPE:
         if len(_SHAPES) >= _MOST_SHAPES:
             _SHAPES.clear()
@@ -105,12 +135,13 @@ class HeadedRequest(Forwarding):
 
     __slots__ = (
         "body", "caller", "credential", "deadline", "expects_continue", "http_11", "keep_alive", "method", "passed",
-        "refusal", "request_id", "response_complete", "started", "target",
+        "refusal", "request_id", "response_complete", "shape", "started", "target",
     )  # fmt: skip
     body: RequestBody
     caller: Caller
     target: Target
     refusal: Problem | None  # Why the request is refused, if it is.
+    shape: Shape | None  # Of the head, unless each header was read.
     started: float  # Monotonic seconds, like `deadline`.
 
     def read_head(self, headers: list[bytes], parser: httptools.HttpRequestParser, before: int) -> bool:
@@ -122,18 +153,14 @@ class HeadedRequest(Forwarding):
         shape = _SHAPES.get(names)
         if shape is None and not self.caller.is_unknown and names not in _SHAPES:
             shape = _shape(names)
-        lines, pick, length_at, credential_at, prefix, own_at, connection_at = shape or _NO_SHAPE
-        if not lines or before > HALF_A_HEAD or (connection_at >= 0 and values[connection_at] not in PLAIN):
+        at = -1 if shape is None else shape.connection
+        if shape is None or before > HALF_A_HEAD or (at >= 0 and values[at] not in PLAIN):
             has_connection, own, length, chunked, upgrades = self._read_each(headers, parser, before)
+            self.shape = None
         else:
-            self.credential = b"" if credential_at < 0 else prefix + values[credential_at]
-            self.passed = lines % pick(values)  # The header lines to pass on.
-            self.deadline = self.started + self.shared.call_seconds
-            self.expects_continue = chunked = upgrades = False
-            self.sticky = self.refusal = None
-            has_connection = connection_at >= 0
-            own = b"" if own_at < 0 else values[own_at]  # The request ID that the caller chose.
-            length = None if length_at < 0 else int(values[length_at][LAST_DIGITS])
+            own, length = self._read_values(shape, values)
+            has_connection, chunked, upgrades = at >= 0, False, False
+            self.shape = shape
         keep_alive = parser.should_keep_alive()
         # Without a Connection header only HTTP/1.1 keeps the connection. Getting the version from the parser is slow.
         self.http_11 = http_11 = (keep_alive and not has_connection) or spoken_version(parser) == "1.1"
@@ -142,6 +169,28 @@ class HeadedRequest(Forwarding):
         self.request_id = own if own and is_request_id(own) else new_request_id()
         self.body = RequestBody(length, chunked, self.shared, self.caller)
         return upgrades
+
+    def read_whole(self, head: re.Match[bytes], shape: Shape, size: int) -> bool:
+        """Read a head that the shape's pattern has matched. Return whether its body has `size` bytes."""
+        method, _, *values = head.groups()
+        own, length = self._read_values(shape, values)
+        if size != (length or 0):
+            return False
+        self.http_11 = self.keep_alive = True
+        self.method = method
+        self.request_id = own if own and is_request_id(own) else new_request_id()
+        self.body = RequestBody(length, False, self.shared, self.caller)
+        return True
+
+    def _read_values(self, shape: Shape, values: Sequence[bytes]) -> tuple[bytes, int | None]:
+        """Read a head of a shape. Return the request ID that the caller chose, and the body's length."""
+        self.credential = b"" if shape.credential < 0 else shape.prefix + values[shape.credential]
+        self.passed = shape.lines % shape.pick(values)  # The header lines to pass on.
+        self.deadline = self.started + self.shared.call_seconds
+        self.expects_continue = False
+        self.sticky = self.refusal = None
+        own = b"" if shape.request_id < 0 else values[shape.request_id]
+        return own, None if shape.length < 0 else int(values[shape.length][LAST_DIGITS])
 
     @property
     def bound_is_own(self) -> bool:
@@ -251,4 +300,4 @@ def not_parsed(error: Exception) -> Problem:
     if isinstance(why, httptools.HttpParserError | httptools.HttpParserUpgrade | UnicodeDecodeError):
         return Problem(ProblemType.MALFORMED, "The request is not valid HTTP/1.1 (RFC 9112).")
     log.error("the proxy failed to receive a request", exc_info=why or error)
-    return Problem(ProblemType.INTERNAL, "Internal error. The proxy's log has the details.")
+    return Problem(ProblemType.INTERNAL, "Internal error. Details are in the proxy's log.")

@@ -84,7 +84,7 @@ class HttpRequest(HeadedRequest):
                 raise self.refusal
             if self.method != target.method:
                 allow = target.method.decode()
-                raise Problem(ProblemType.METHOD, f"This URL accepts only {allow}.", allow=allow)
+                raise Problem(ProblemType.METHOD, f"This address accepts only {allow}.", allow=allow)
             if length is not None and length > shared.body_limit_bytes:
                 raise self.body.too_long()
             if len(self.passed) > LONG_HEAD:
@@ -234,7 +234,6 @@ class HttpRequest(HeadedRequest):
         )
 
     def must_find_sequence(self) -> bool:
-        """Return whether the sequence ID must be known to choose the right replica or version."""
         target = self.target
         return target.may_be_of_sequence and self._whole is None and self.route.must_know_sequence(target.version)
 
@@ -253,7 +252,6 @@ class HttpRequest(HeadedRequest):
         self.body.drop_unpacked()
 
     async def answer_without_lease(self) -> None:
-        """Answer a metadata or readiness request without loading the model."""
         route = self.route
         answer = await route.kind.answer_without_lease(
             self.target, route.pool, self.deadline - monotonic(), self.bound_is_own
@@ -460,7 +458,6 @@ class HttpRequest(HeadedRequest):
             self.fail(no_whole_answer(reason))
 
     def _end_answer(self, now: float) -> None:
-        """Pass on the end of a complete response."""
         if self._error_head is not None:
             self._begin_error()
         if self.usage is not None:
@@ -563,7 +560,6 @@ class HttpRequest(HeadedRequest):
         self._listen()
 
     def flush_answer(self) -> None:
-        """Send the buffered part of the response."""
         if not self.began:
             return
         if self._is_stream and self.connection is not None:
@@ -587,7 +583,6 @@ class HttpRequest(HeadedRequest):
             (transport.pause_reading if self._is_bulk or self._is_held else transport.resume_reading)()
 
     def drop(self) -> None:
-        """Drop the rest of the response and close the replica's connection."""
         self._reply = []
         if self.connection is not None:
             self.connection.close()
@@ -596,7 +591,6 @@ class HttpRequest(HeadedRequest):
 
     # --- the proxy's own responses, and the end
     def respond(self, status: int, media_type: str, body: bytes) -> None:
-        """Answer with a complete response of the proxy."""
         if not self.body.complete or self.shared.draining:
             self.keep_alive = False
         self._write(whole_answer(status, media_type, body, self.request_id, keep_alive=self.keep_alive))
@@ -676,7 +670,6 @@ class HttpRequest(HeadedRequest):
 
     # --- waiting
     def later(self, work: Callable[..., Awaitable[None]], *given: object) -> None:
-        """Run work that waits for something, in a task."""
         self._task = asyncio.get_running_loop().create_task(self._work(work, *given))
 
     async def _work(self, work: Callable[..., Awaitable[None]], *given: object) -> None:
@@ -689,6 +682,6 @@ class HttpRequest(HeadedRequest):
     def _end_with(self, error: Exception) -> None:
         if not isinstance(error, Problem):
             log.error("request %s failed with an internal error", self.request_id.decode(), exc_info=error)
-            why = "Internal error. The proxy's log has the details under this request ID."
+            why = "Internal error. Details are in the proxy's log under this request ID."
             error = Problem(ProblemType.INTERNAL, why)
         self.fail(error)

@@ -88,7 +88,6 @@ class Http2Connection(Sender, Generic[Understood]):
         self._rest, self._open_block = b"", None
 
     def end_streams(self) -> None:
-        """End every stream in both directions."""
         for number in list(self.streams):
             if (stream := self.forget(number)) is not None:
                 stream.reset_received(None, self.heard_settings)

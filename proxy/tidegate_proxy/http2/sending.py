@@ -95,7 +95,6 @@ class Sender(asyncio.BaseProtocol):
 
     # --- streams
     def add(self, stream: Stream, number: int) -> None:
-        """Register a stream."""
         stream.connection = self
         stream.number = number
         stream.send_window = self.peer_window
@@ -251,7 +250,6 @@ class Sender(asyncio.BaseProtocol):
         self.write(frame(h2.CONTINUATION, h2.END_HEADERS, number, parts[-1]))
 
     def write_out(self, data: bytes) -> None:
-        """Write immediately."""
         self.transport.write(data)
 
     def write(self, data: bytes) -> None:

@@ -114,7 +114,6 @@ class Breaker:
 
     # --- reports
     def state(self, now: float) -> State:
-        """Return the state, for reports."""
         if self.failures < FAILURES:
             return "closed"
         return "half-open" if self._trial is not None or now >= self._until else "open"

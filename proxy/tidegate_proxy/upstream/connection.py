@@ -129,7 +129,6 @@ class Connection(asyncio.BufferedProtocol):
         return self._room.bulk if self._between or self._length in (None, -1) else self._room.whole
 
     def buffer_updated(self, size: int) -> None:
-        """Parse the data, and pass it on."""
         data = self._map[:size]
         if self.receiver is None:  # the data answers no request
             self.close()
@@ -183,7 +182,6 @@ class Connection(asyncio.BufferedProtocol):
             self.receiver.sending_paused(True)
 
     def resume_writing(self) -> None:
-        """Resume the request's body."""
         if self.receiver is not None:
             self.receiver.sending_paused(False)
 
@@ -215,7 +213,6 @@ class Connection(asyncio.BufferedProtocol):
             self._nominated |= nominated(value)
 
     def on_headers_complete(self) -> None:
-        """Pass on the response's head."""
         if self._ended:
             return
         if self._nominated:
@@ -242,7 +239,6 @@ class Connection(asyncio.BufferedProtocol):
             self.receiver.answer_data(body)
 
     def on_message_complete(self) -> None:
-        """Note that the response is complete."""
         self._between, self._bare = True, 0
         if not self._skipped and not self._ended:
             self._began = False

@@ -69,7 +69,6 @@ class HealthCheck(PeriodicProbe):
         return "" if status == 200 else f"the health check returned HTTP {status}"
 
     async def _grpc_port_answers(self) -> bool:
-        """Return whether the gRPC port responds at all."""
         if self._grpc_port is None:
             return False
         try:

@@ -1,4 +1,4 @@
-"""What the benchmarks say of what they measured, and that they run. Nothing here depends on time."""
+"""The benchmarks run, and report their measurements. No test depends on time."""
 
 import io
 import json
@@ -56,7 +56,7 @@ def test_figures_are_rounded_and_what_was_not_measured_stands_loudly_in_the_tabl
     ("error", "said"),
     [
         (ProcessError("it ended"), "NOT MEASURED: DAYS (it ended)"),
-        (CannotBeHadError("no Triton"), "NOT MEASURED: DAYS (A PART CANNOT BE HAD HERE: no Triton)"),
+        (CannotBeHadError("no Triton"), "NOT MEASURED: DAYS (A PROGRAM CANNOT RUN HERE: no Triton)"),
     ],
 )
 def test_a_part_that_cannot_be_measured_here_is_named_and_the_others_are_measured(
@@ -128,5 +128,5 @@ def test_a_row_is_measured_against_real_peers() -> None:
     assert list(found) == [*PROXY]
     measured = {key for key, value in found.items() if value is not None}
     missing = {"v2_vs_nginx", "v2_p99_vs_nginx", "v2_vs_envoy"} - measured
-    assert not missing or "CANNOT BE HAD HERE" in done.stderr, done.stderr
+    assert not missing or "CANNOT RUN HERE" in done.stderr, done.stderr
     assert all(found[key] > 0 for key in measured)

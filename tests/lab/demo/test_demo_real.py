@@ -129,7 +129,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
         yield Shown(folder, running, text)
 
 
-def test_what_it_says_to_try_works(shown: Shown) -> None:
+def test_the_printed_commands_work(shown: Shown) -> None:
     export, fox, canary, unicorn, client, metrics, status, top, why, *recorded = commands(shown.text)
 
     def paste(command: str) -> str:

@@ -1,4 +1,4 @@
-"""What is left of a process that has been stopped, and of what was never its own."""
+"""A stopped process leaves nothing behind, and does not end others."""
 
 import os
 import subprocess
@@ -39,7 +39,7 @@ def test_a_process_that_got_the_id_of_one_that_ended_long_ago_lives_on(tmp_path:
 
 
 def test_processes_that_choose_ports_at_the_same_time_choose_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever chooses a port tells a server of it, and others may choose it until that listens."""
+    """A port is chosen before the server listens there, and other processes may choose it meanwhile."""
     chosen = []
     for process in range(4):
         monkeypatch.setattr(os, "getpid", lambda process=process: process)

@@ -1,4 +1,4 @@
-"""The site has every page, and asks no other host; test_docs_links checks its links."""
+"""The site has every page, and requests nothing from other hosts. test_docs_links checks its links."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""What tests of the tools share: a cache, a PATH, stand-ins, and `python -m lab.tools` as a process."""
+"""Helpers of the tools' tests: a cache, a PATH, stand-ins, and `python -m lab.tools` as a process."""
 
 import shutil
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 from rollout.tools import gotoolchain
 from tests.processes import programs
 
-# Stands in for Go: notes every build, goes on once the file $FAKE_UNTIL is there, and "builds" a script that prints a
+# A stand-in for Go: it records every build, waits for the file $FAKE_UNTIL, and "builds" a script that prints a
 # version.
 FAKE_GO = """#!/bin/sh
 if [ "$1" = version ]; then echo "go version go${FAKE_GO_VERSION:-1.26.8} linux/amd64"; exit; fi
@@ -28,13 +28,13 @@ echo 'echo v4.2.4' >> "$2"
 
 @pytest.fixture(scope="session")
 def real_go() -> Path:
-    """The Go that the project builds with: the user's, or the one that it installs where there is none."""
+    """The Go that the project builds with: the user's, or an installed one."""
     return gotoolchain.go().path
 
 
 @pytest.fixture
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache folder, and a PATH of one folder, `bin`, with nothing in it but what the stand-ins need."""
+    """An empty cache directory, and a PATH of one directory, `bin`, with only what the stand-ins need."""
     (tmp_path / "bin").mkdir()
     for needed in ("chmod", "sleep"):
         (tmp_path / "bin" / needed).symlink_to(shutil.which(needed) or needed)
@@ -65,7 +65,7 @@ def fake_go(script: Callable[[str, str], Path]) -> Path:
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
-    """Start `python -m lab.tools NAME…` as a process, and as a process group, of its own."""
+    """Start `python -m lab.tools NAME…` in a new process group."""
     with programs("lab.tools") as begin:
         yield begin
 

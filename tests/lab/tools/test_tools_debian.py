@@ -1,4 +1,5 @@
-"""Debian packages, unpacked into the cache: what they need is there, what fails says why, the system stays as it is."""
+"""Debian packages, unpacked into the cache: dependencies are there, errors have a reason, the system stays
+unchanged."""
 
 import os
 import shutil
@@ -12,7 +13,7 @@ from lab.tools import ToolError, debian
 from tests.proxy.rigs.peers import debian_package
 
 STATUS = Path("/var/lib/dpkg/status")
-PACKAGE, PROGRAM = "hello", "hello"  # A package made to be an example: a few kilobytes, which nothing needs.
+PACKAGE, PROGRAM = "hello", "hello"  # An example package of a few kilobytes that nothing needs.
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def test_a_package_is_unpacked_once_and_its_program_runs_but_nothing_is_installe
     assert said.stdout == "Hello, world!\n"
     assert STATUS.read_bytes() == before
     assert "nothing is installed" in capsys.readouterr().err
-    # What is unpacked is found before what is installed.
+    # Unpacked files are found before installed ones.
     assert shutil.which(PROGRAM, path=environment["PATH"]) == str(program)
     assert environment["PATH"].endswith(os.environ["PATH"])
     with pytest.raises(ToolError, match="no program 'goodbye'"):
@@ -44,7 +45,7 @@ def test_a_package_is_unpacked_once_and_its_program_runs_but_nothing_is_installe
 
 
 @pytest.mark.thorough
-def test_an_unknown_package_is_refused_by_name_with_what_apt_said(own_cache: Path) -> None:
+def test_an_unknown_package_is_refused_by_name_with_apts_output(own_cache: Path) -> None:
     with pytest.raises(ToolError) as raised:
         debian.unpacked("there-is-no-such-package")
     said = str(raised.value)
@@ -54,9 +55,9 @@ def test_an_unknown_package_is_refused_by_name_with_what_apt_said(own_cache: Pat
     assert not [path for path in (own_cache / "debian").iterdir() if path.is_dir()], "nothing half-made stays"
 
 
-def test_a_machine_without_apt_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_apt_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
-    why = "there is no apt-get and no dpkg-deb on the PATH, to have the Debian packages hello from"
+    why = "there is no apt-get and no dpkg-deb on the PATH, so the Debian packages hello cannot be unpacked"
     with pytest.raises(CannotBeHadError, match=f"Debian's hello: {why}"):
         debian_package(PACKAGE)

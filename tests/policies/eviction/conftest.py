@@ -1,4 +1,4 @@
-"""Tests that are coroutines run on asyncio."""
+"""Coroutine tests run on asyncio."""
 
 from collections.abc import AsyncIterator
 
@@ -12,8 +12,9 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="package", autouse=True)
 async def one_loop(anyio_backend: str) -> AsyncIterator[None]:  # noqa: ARG001
-    """Have all tests in one event loop: gRPC's thread still writes to that of a test before, and a closed one fails.
+    """Run all coroutine tests of this package in one event loop.
 
-    Other packages' tests have their own: anyio gives the loop that is there to all, whatever they ask for.
+    gRPC's thread still writes to an earlier test's loop, and would fail if it were closed. Other packages' tests have
+    their own loops, because anyio gives an open loop to all tests.
     """
     yield  # noqa: PT022  # which keeps the loop

@@ -1,4 +1,4 @@
-"""The policy as a process, while there is no Triton: how it starts, what it refuses, how it ends."""
+"""The policy as a process without Triton: its start, its refusals and its end."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ def settings(root: Path, **changes: Any) -> EvictionSettings:
 
 @contextmanager
 def running(root: Path) -> Iterator[Policy]:
-    """Run a policy whose Triton is not there."""
+    """Run a policy without a Triton."""
     (root / "models" / "a" / "1").mkdir(parents=True, exist_ok=True)
     http, grpc, metrics = free_ports(3)
     with policy(root, Triton(None, http, grpc, metrics)) as made:  # type: ignore[arg-type]
@@ -44,9 +44,11 @@ def running(root: Path) -> Iterator[Policy]:
 
 
 def refused(root: Path, *options: object) -> str:
-    """Return what a policy says that does not start."""
+    """Return the output of a policy that does not start."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("tidegate_service.json_lines.configure", lambda _: None)  # the log is pytest's
+        patched.setattr(
+            "tidegate_service.json_lines.configure", lambda _: None
+        )  # pytest has replaced the log handlers.
         write_cluster(root / "cluster")
         done = CliRunner().invoke(app, ["serve", "--host", HOST, "--root", str(root), *map(str, options)])
     assert done.exit_code == 2
@@ -69,7 +71,7 @@ def test_it_serves_before_triton_is_there(tmp_path: Path) -> None:
         assert line.startswith("ready ") or {"time", "level", "message"} <= json.loads(line).keys()
 
 
-def test_a_bad_file_while_it_runs_is_refused_and_told(tmp_path: Path) -> None:
+def test_an_invalid_file_at_run_time_is_refused_and_reported(tmp_path: Path) -> None:
     write_settings(tmp_path, settings(tmp_path))
     with running(tmp_path) as made:
         holder = Holder(made)
@@ -96,15 +98,15 @@ def test_over_a_bad_file_it_starts_with_the_last_good_one(tmp_path: Path) -> Non
         assert "tidegate_eviction_settings_good 0.0" in metrics
 
 
-def test_without_any_good_settings_it_says_why_and_does_not_start(tmp_path: Path) -> None:
-    said = refused(tmp_path)
-    assert said == f"{tmp_path / 'eviction.json'}: it cannot be read: No such file or directory"
+def test_without_valid_settings_it_reports_why_and_does_not_start(tmp_path: Path) -> None:
+    output = refused(tmp_path)
+    assert output == f"{tmp_path / 'eviction.json'}: the file cannot be read: No such file or directory"
     (tmp_path / "eviction.json").write_text(settings(tmp_path, policy="fifo").model_dump_json(by_alias=True))
-    assert 'policy: there is no policy "fifo": built in are ' in refused(tmp_path)
+    assert 'policy: there is no policy "fifo". The built-in policies are ' in refused(tmp_path)
 
 
 class Mute(StandIn):
-    """It gives no answer to an unload."""
+    """It never responds to an unload."""
 
     async def RepositoryModelUnload(self, request: Any, _: Any) -> None:
         self.calls.append(("unload", request.model_name))
@@ -149,6 +151,6 @@ def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
         for which, other in (("--lease-port", "--admin-port"), ("--admin-port", "--lease-port")):
-            said = refused(tmp_path, which, port, other, 0)
-            assert "Address already in use" in said
-            assert str(port) in said
+            output = refused(tmp_path, which, port, other, 0)
+            assert "Address already in use" in output
+            assert str(port) in output

@@ -1,1 +1,1 @@
-"""Tests of who callers are, and what they may do."""
+"""Tests of authentication and authorization."""

@@ -1,4 +1,4 @@
-"""What the tests of access share."""
+"""Fixtures for the tests of access."""
 
 from collections.abc import AsyncIterator, Iterator
 

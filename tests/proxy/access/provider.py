@@ -1,4 +1,4 @@
-"""A Domino, a real one on this machine's own address, that can be made to fail."""
+"""A fake Domino server on this machine that can be made to fail."""
 
 import base64
 import json
@@ -12,7 +12,7 @@ from ..rigs.issuer import Reply, json_reply
 
 @dataclass
 class DominoFake:
-    """Answers `/v4/auth/principal` as Domino does: 200 for everybody, and anonymous for those whom it does not know."""
+    """Answers `/v4/auth/principal` as Domino does: always with 200, and for unknown callers as anonymous."""
 
     url: str = ""
     known: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)

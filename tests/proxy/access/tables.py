@@ -1,4 +1,4 @@
-"""Tables, clocks and gates for the tests."""
+"""Tables, clocks and authorizers for the tests."""
 
 import time
 from collections.abc import Iterable
@@ -14,11 +14,11 @@ from tidegate_proxy.routes import Routes
 
 from ..rigs.issuer import Issuer
 
-WEBS: list[WebClient] = []  # Those of a test, to be closed with it.
+WEBS: list[WebClient] = []  # Authorizers of a test, to be closed with it.
 
 
 class Clock:
-    """Time that goes on when it is told to, from what it really is: tokens are signed with real times."""
+    """A clock that starts at the real time, because tokens are signed with real times, and moves only when set."""
 
     def __init__(self) -> None:
         self.wall_now = time.time()
@@ -41,7 +41,7 @@ def rule(**more: Any) -> AccessRule:
 
 
 def issuer_of(provider: Issuer, **more: Any) -> OidcIssuer:
-    return provider.told.model_copy(update=more)
+    return provider.entry.model_copy(update=more)
 
 
 def access(*rules: AccessRule, issuers: Iterable[OidcIssuer] = (), a_minute: int = 600, burst: int = 10) -> AccessTable:
@@ -50,7 +50,7 @@ def access(*rules: AccessRule, issuers: Iterable[OidcIssuer] = (), a_minute: int
 
 
 def routes(*models: str, kind: str = "triton") -> Routes:
-    """A table of models, each said as `server/model`, at servers of a kind."""
+    """A table of models, each written as `server/model`, at servers of a kind."""
     placed = [model.split("/") for model in models]
     pool = Pool(name="main", host="pool.example", http_port=8000, grpc_port=8001, loading="preload")
     servers = tuple(
@@ -68,7 +68,7 @@ def routes(*models: str, kind: str = "triton") -> Routes:
 
 
 def gate(table: AccessTable, clock: Clock | None = None, *, seconds: float = 5.0, **more: Any) -> Authorizer:
-    """A gate of two servers: `main` has a and b, `other` has b and c."""
+    """An authorizer for two servers: `main` has a and b, `other` has b and c."""
     WEBS.append(WebClient(seconds))
     usual: dict[str, Any] = {"web": WEBS[-1]}
     if clock is not None:
@@ -78,7 +78,7 @@ def gate(table: AccessTable, clock: Clock | None = None, *, seconds: float = 5.0
 
 
 def gate_for(provider: Issuer, clock: Clock | None = None, *, seconds: float = 5.0, **told: Any) -> Authorizer:
-    """A gate that lets everybody in whom this provider names."""
+    """An authorizer that grants all to any caller of this provider."""
     keys = told.pop("keys", {})
     return gate(
         access(rule(principals=("*",)), issuers=[issuer_of(provider, **told)]), clock, seconds=seconds, keys=keys

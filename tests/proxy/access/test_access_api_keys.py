@@ -1,4 +1,4 @@
-"""API keys: made, mounted, recognised."""
+"""API keys: creation, mounted files, recognition."""
 
 import re
 from pathlib import Path
@@ -39,7 +39,7 @@ async def test_a_key_names_the_principal_whose_file_has_its_hash(tmp_path: Path)
             assert authorizer.known(credential.encode(), (None, "a", "infer", None)) is grant
 
 
-async def test_keys_that_are_nobodys_are_refused_without_repeating_them(tmp_path: Path) -> None:
+async def test_unknown_keys_are_refused_without_repeating_them(tmp_path: Path) -> None:
     authorizer = gate(access(ANYBODY), keys=read_api_keys(written(tmp_path, batch=hash_line(new_key()))))
     stranger = new_key()
     for key in (stranger, stranger[:-1], "x"):
@@ -50,7 +50,7 @@ async def test_keys_that_are_nobodys_are_refused_without_repeating_them(tmp_path
 
 
 def test_the_folder_of_a_kubernetes_secret_is_read(tmp_path: Path) -> None:
-    """Its files are links into a folder that is a link itself, both of which change when the secret does."""
+    """Its files are links into a directory that is a link itself, and both change with the Secret."""
     key = new_key()
     real = tmp_path / "..2026_05_01_10_00_00.1"
     real.mkdir()

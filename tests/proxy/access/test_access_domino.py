@@ -1,4 +1,4 @@
-"""Domino's word on who callers are."""
+"""Authentication through Domino."""
 
 import asyncio
 import time
@@ -40,10 +40,10 @@ async def test_dominos_word_is_taken_for_its_keys_and_tokens(domino: DominoFake)
     [(mode, ProblemType.UNAUTHENTICATED) for mode in ("well", "forbidden", "silent")]
     + [(mode, ProblemType.BUSY) for mode in ("error", "slow", "redirect", "nameless")],
 )
-async def test_whatever_does_not_plainly_name_somebody_lets_nobody_in(
+async def test_a_response_that_does_not_clearly_name_a_caller_is_a_refusal(
     domino: DominoFake, mode: str, kind: ProblemType
 ) -> None:
-    """An anonymous 200 (of a Domino that works well) is a refusal, too."""
+    """An anonymous 200 is a refusal, too, although Domino works well."""
     domino.mode = mode
     credential = b"x-domino-api-key wrong" if mode == "well" else KEY
     problem = await problem_of(gate_for(domino, seconds=0.2), credential)
@@ -63,7 +63,7 @@ async def test_its_word_holds_for_a_bounded_time(domino: DominoFake, clock: Cloc
     assert await kind_of(authorizer, KEY) is ProblemType.UNAUTHENTICATED
 
 
-async def test_a_refused_credential_is_refused_unasked_for_a_moment(domino: DominoFake, clock: Clock) -> None:
+async def test_a_refused_credential_is_refused_for_a_moment_without_a_check(domino: DominoFake, clock: Clock) -> None:
     authorizer = gate_for(domino, clock)
     for _ in range(20):
         assert await kind_of(authorizer, b"x-domino-api-key wrong") is ProblemType.UNAUTHENTICATED
@@ -74,7 +74,7 @@ async def test_a_refused_credential_is_refused_unasked_for_a_moment(domino: Domi
 
 
 async def test_a_token_of_a_known_issuer_is_never_sent_on(provider: Issuer, domino: DominoFake) -> None:
-    """What our own check refuses, nobody else may believe."""
+    """No other service may trust a token that our own check refuses."""
     authorizer = gate(access(ANYBODY, issuers=[issuer_of(provider)]), domino_principal_url=domino.url)
     credential = provider.bearer(aud="others")
     domino.known = {("Authorization", credential.decode()): {"canonicalName": "alice"}}
@@ -82,7 +82,7 @@ async def test_a_token_of_a_known_issuer_is_never_sent_on(provider: Issuer, domi
     assert domino.asked == 0
 
 
-async def test_a_token_that_says_its_end_ends_then(provider: Issuer, domino: DominoFake) -> None:
+async def test_a_token_with_an_expiry_expires_then(provider: Issuer, domino: DominoFake) -> None:
     authorizer = gate(access(ANYBODY), domino_principal_url=domino.url)
     ends = int(time.time()) + 20
     soon, ended = provider.bearer(exp=ends), provider.bearer(exp=ends - 60)

@@ -1,4 +1,4 @@
-"""The gate: what callers get and are told, and what is remembered of them."""
+"""The authorizer: its decisions and problems, and what it remembers of callers."""
 
 import asyncio
 from typing import Any
@@ -43,7 +43,7 @@ async def test_a_model_that_may_not_be_known_of_looks_like_one_that_is_not_there
             assert denied.headers() == absent.headers()
 
 
-async def test_whoever_may_look_but_not_call_is_told_which_rule_it_takes() -> None:
+async def test_a_caller_that_may_inspect_but_not_infer_learns_which_rule_is_missing() -> None:
     authorizer = gate_of(rule(principals=("alice",), actions=("inspect",)))
     problem = await problem_of(authorizer, ALICE, "a")
     assert problem.type is ProblemType.DENIED
@@ -78,11 +78,11 @@ async def test_one_principal_with_two_credentials_has_one_limit(provider: Issuer
     assert grants[0].identity is not grants[1].identity
     assert grants[0].bucket is grants[1].bucket
     other = await authorizer.ask(provider.bearer(sub="alice", aud=["x", AUDIENCE]), "main", "b", "infer")
-    by_key = await authorizer.ask(ALICE, None, "a", "infer")  # of the same name, but another source vouches for it
+    by_key = await authorizer.ask(ALICE, None, "a", "infer")  # of the same name, but from another source
     assert grants[0].bucket not in (other.bucket, by_key.bucket)
 
 
-async def test_limits_on_tokens_follow_the_replicas_where_servers_tell_what_was_used() -> None:
+async def test_limits_on_tokens_follow_the_replicas_if_servers_report_usage() -> None:
     allowed = access(rule(principals=("*",)))
     limit = allowed.rate_limit.model_copy(update={"tokens_per_minute": 600})
     allowed = allowed.model_copy(update={"rate_limit": limit})
@@ -114,7 +114,7 @@ async def test_limits_follow_the_replicas() -> None:
 # ---- reloads ----
 
 
-async def test_a_reload_asks_nobody_for_a_proof_again_who_is_still_believed(provider: Issuer) -> None:
+async def test_a_reload_keeps_callers_authenticated_whose_source_is_unchanged(provider: Issuer) -> None:
     table = access(rule(principals=("*",)), issuers=[issuer_of(provider)])
     where = routes("main/a")
     authorizer = gate(table, where=where)
@@ -139,7 +139,7 @@ async def test_an_issuer_that_is_taken_away_or_changed_ends_its_tokens_at_once(p
     assert await kind_of(authorizer, credential) is ProblemType.UNAUTHENTICATED
 
 
-async def test_who_waits_while_tables_change_is_judged_by_the_new_ones(provider: Issuer) -> None:
+async def test_a_caller_that_waits_while_tables_change_is_judged_by_the_new_ones(provider: Issuer) -> None:
     provider.mode = "late"
     where, anybody = routes("main/a"), rule(principals=("*",))
     authorizer = gate(access(anybody, issuers=[issuer_of(provider)]), where=where)
@@ -167,7 +167,7 @@ questions = st.tuples(
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["rules", "routes", "keys"]), st.integers(0, 2)) | questions, max_size=40))
 def test_memory_never_changes_a_decision(steps: list[Any]) -> None:
-    """A gate that remembers answers as a new one does, whatever was asked and changed before."""
+    """A used authorizer decides as a new one does, whatever happened before."""
 
     async def outcome(authorizer: Authorizer, question: Any) -> Any:
         try:
@@ -230,7 +230,7 @@ def test_grants_are_bounded_for_each_and_for_all() -> None:
 
 
 async def test_a_credential_is_compared_whole(provider: Issuer) -> None:
-    """Its end finds it. All of it must be the same."""
+    """Its end only finds the entry. The whole must be equal."""
     authorizer = gate_for(provider)
     token = provider.bearer()
     await authorizer.ask(token, None, "a", "infer")

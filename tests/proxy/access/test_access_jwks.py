@@ -1,4 +1,4 @@
-"""Keys of identity providers: found, kept, renewed, and what happens when they cannot be had."""
+"""Keys of identity providers: found, kept, renewed, and what happens if they cannot be fetched."""
 
 import asyncio
 import logging
@@ -33,7 +33,7 @@ async def test_keys_are_found_by_discovery(provider: Issuer) -> None:
     assert (provider.discovered, provider.asked) == (1, 1)
 
 
-async def test_an_issuer_is_asked_by_the_web_proxy_that_the_environment_names(
+async def test_requests_to_an_issuer_use_the_web_proxy_of_the_environment(
     provider: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", provider.url.removesuffix("/realms/dev"))
@@ -48,7 +48,7 @@ async def test_an_issuer_is_asked_by_the_web_proxy_that_the_environment_names(
     [{"said_issuer": "https://elsewhere.example"}]
     + [{"said_jwks_uri": uri} for uri in ("file:///etc/passwd", "ftp://127.0.0.1/x", "certs")],
 )
-async def test_discovery_of_another_issuer_or_scheme_is_not_believed(provider: Issuer, said: dict[str, str]) -> None:
+async def test_discovery_of_another_issuer_or_scheme_is_not_trusted(provider: Issuer, said: dict[str, str]) -> None:
     for name, value in said.items():
         setattr(provider, name, value)
     assert await kind_of(gate_for(provider, jwks_url=None), provider.bearer()) is ProblemType.BUSY
@@ -66,7 +66,7 @@ async def test_a_redirect_is_not_followed_its_target_is_logged_and_callers_read_
 
 @pytest.mark.parametrize("mode", ["error", "junk", "empty", "huge", "slow", "gone"])
 async def test_a_provider_that_fails_makes_the_answer_busy_not_a_refusal(provider: Issuer, mode: str) -> None:
-    """A token that cannot be checked may be right: whoever has it shall come again, not log in again."""
+    """A token that cannot be checked may be valid, so its owner must retry instead of logging in again."""
     provider.mode = mode
     where = "http://127.0.0.1:1/certs" if mode == "gone" else provider.jwks_url
     authorizer = gate_for(provider, seconds=0.3, jwks_url=where)
@@ -92,7 +92,7 @@ async def test_known_keys_go_on_while_the_provider_is_down_and_unknown_ones_are_
     assert await authorizer.identify(provider.bearer(sub="bob", exp=int(clock.wall()) + 10**6))
     provider.keys = {"second": rsa_key("second")}
     assert await kind_of(authorizer, provider.bearer(exp=int(clock.wall()) + 100)) is ProblemType.BUSY
-    # … for a bounded time, which ends what was already granted, too.
+    # … for a bounded time, after which existing grants end, too.
     clock.goes_on(jwks.TRUST_SECONDS)
     assert authorizer.known(known, (None, "a", "infer", None)) is None
     assert await kind_of(authorizer, known) is ProblemType.BUSY
@@ -160,7 +160,7 @@ async def test_keys_are_fetched_again_before_anybody_waits(
     assert provider.asked == 1
     clock.goes_on(jwks.REFRESH_SECONDS)
     await asked(2)
-    # A provider that fails is asked less and less often.
+    # A failing provider gets requests less and less often.
     provider.mode = "error"
     clock.goes_on(jwks.REFRESH_SECONDS)
     await asked(3)
@@ -176,12 +176,12 @@ async def test_keys_are_fetched_again_before_anybody_waits(
 
 
 def stranger(provider: Issuer, number: int) -> bytes:
-    claims = provider.claims(iat=int(time.time()) - 60)  # before keys were fetched, whatever second that was in
+    claims = provider.claims(iat=int(time.time()) - 60)  # before keys were fetched, in whatever second that was
     token = jwt.encode(claims, rsa_key("attacker"), "RS256", headers={"kid": f"k{number}"})
     return f"Bearer {token}".encode()
 
 
-async def test_made_up_keys_do_not_make_the_proxy_ask_again_and_again(provider: Issuer, clock: Clock) -> None:
+async def test_invented_keys_do_not_make_the_proxy_fetch_again_and_again(provider: Issuer, clock: Clock) -> None:
     authorizer = gate_for(provider, clock)
     asked_before = []
     for n in range(50):
@@ -193,7 +193,7 @@ async def test_made_up_keys_do_not_make_the_proxy_ask_again_and_again(provider: 
 
 
 async def test_a_key_newer_than_the_last_fetch_makes_the_answer_busy(provider: Issuer, clock: Clock) -> None:
-    """Keys were fetched a moment ago, and then rotated: the token may be right, which the next fetch will show."""
+    """Keys were fetched a moment ago and then rotated, so the token may be valid, as the next fetch will show."""
     authorizer = gate_for(provider, clock)
     await authorizer.identify(provider.bearer())
     clock.goes_on(3)
@@ -268,7 +268,7 @@ def test_whatever_a_provider_publishes_is_read_or_left_out(jwk: dict[str, Any]) 
 
 
 async def test_an_empty_set_does_not_take_the_keys_away(provider: Issuer, clock: Clock) -> None:
-    """Nobody withdraws all keys on purpose: that is a failure, and those that are known go on for their time."""
+    """No one withdraws all keys on purpose, so that is a failure, and the known keys stay trusted for their time."""
     keys = keys_of(gate_for(provider, clock), provider)
     await keys.refresh()
     provider.mode = "empty"

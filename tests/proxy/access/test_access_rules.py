@@ -1,4 +1,4 @@
-"""Rules: what they grant, and what they leave unsaid; rate limits: a replica's share, in bounded buckets."""
+"""Access rules grant only what they name. Rate limits give each replica a share, in bounded buckets."""
 
 import asyncio
 from collections.abc import Iterable
@@ -37,10 +37,10 @@ callers = st.builds(
 
 
 @given(st.lists(rules, max_size=6), callers, plain, plain, st.sampled_from(["infer", "inspect"]))
-def test_rules_grant_what_one_of_them_says_and_nothing_else(
+def test_rules_grant_only_what_one_of_them_names(
     several: list[AccessRule], who: Principal, server: str, model: str, action: str
 ) -> None:
-    """A rule with a source grants nothing to those of the same name whom others vouch for."""
+    """A rule with a source grants nothing to callers of the same name from another source."""
 
     def any_match(patterns: tuple[str, ...], values: Iterable[str]) -> bool:
         return any(fnmatchcase(value, pattern) for pattern in patterns for value in values)
@@ -54,7 +54,7 @@ def test_rules_grant_what_one_of_them_says_and_nothing_else(
         for each in several
     )
     compiled = Rules(several)
-    for _ in range(2):  # found out, and remembered
+    for _ in range(2):  # computed, then cached
         assert compiled.of(who).allow(action, server, model) == expected  # type: ignore[arg-type]
 
 
@@ -87,7 +87,7 @@ async def test_many_rules_and_many_globs_of_one_are_read_while_other_work_goes_o
     assert built.of(principal("p0")).allow("infer", "main", f"a-8-{number}b") == (number == 1)
 
 
-LIMIT = 600, 10  # Requests a minute, and at once.
+LIMIT = 600, 10  # Requests a minute, and burst.
 
 
 def key(name: str = "alice", model: str = "a") -> tuple[str, str, str, str]:
@@ -114,7 +114,7 @@ def test_a_replica_enforces_its_share_for_each_principal_and_model(replicas: int
 
 @given(st.lists(st.tuples(st.floats(0, 0.2), st.integers(1, 8)), max_size=200))
 def test_however_replicas_change_no_more_passes_than_rate_and_burst(steps: list[tuple[float, int]]) -> None:
-    """Of one replica's share, which is never more than all of it."""
+    """One replica's share is never more than the whole."""
     limits = RateLimiter(*LIMIT)
     bucket = limits.bucket(key(), 0.0)
     now, passed = 0.0, 0
@@ -126,7 +126,7 @@ def test_however_replicas_change_no_more_passes_than_rate_and_burst(steps: list[
     assert passed <= 10 + now * 10 + 1e-6
 
 
-def test_a_full_bucket_is_forgotten_when_nobody_has_it() -> None:
+def test_a_full_unused_bucket_is_dropped() -> None:
     limits = RateLimiter(*LIMIT)
     held = limits.bucket(key(), 0.0)
     limits.bucket(key("bob"), 0.0)
@@ -147,7 +147,7 @@ def test_there_are_never_more_than_bounded() -> None:
         bucket = limits.bucket(key(f"p{n}"), 0.0)
         assert bucket.take(0.0) == 0
         assert len(limits._buckets) <= 100
-    # Full ones give way to new ones before those that count something.
+    # Full buckets give way to new ones before those that count something.
     limits = RateLimiter(*LIMIT, most=100)
     counting = [limits.bucket(key(f"c{n}"), 0.0) for n in range(10)]
     for bucket in counting:
@@ -158,9 +158,7 @@ def test_there_are_never_more_than_bounded() -> None:
 
 
 @given(st.floats(0.01, 1e4), st.lists(st.integers(0, 10**12), min_size=1, max_size=5))
-def test_whatever_answers_tell_of_tokens_a_caller_is_not_shut_out_for_longer_than_an_hour(
-    rate: float, told: list[int]
-) -> None:
+def test_no_reported_usage_blocks_a_caller_for_longer_than_an_hour(rate: float, told: list[int]) -> None:
     bucket = TokenBucket(rate, 60 * rate, 0.0)
     for number in told:
         bucket.spend(number)

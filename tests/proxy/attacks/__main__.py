@@ -1,6 +1,6 @@
-"""`python -m tests.proxy.attacks`: tries every attack, alone and many at once, and prints what it does.
+"""`python -m tests.proxy.attacks` runs every attack with one and with many attackers, and prints the effects.
 
-With words, only the attacks whose names hold one of them.
+With arguments, it runs only the attacks whose names contain one of them.
 """
 
 import sys
@@ -14,9 +14,9 @@ NUMBERS = (1, ATTACKERS)
 
 
 def main() -> int:
-    """Return 0 where none did harm."""
+    """Return 0 if no attack did harm."""
     words, harmed = sys.argv[1:], 0
-    print(f"A proxy with {LIMIT // MEGABYTE} MB: half of that is not to be reached, and a bystander to notice nothing.")
+    print(f"A proxy with {LIMIT // MEGABYTE} MB: it must use less than half, and no bystander's call may fail.")
     print(HEAD, flush=True)
     for over_tls in (False, True):
         names = [name for name in ATTACKS if ATTACKS[name].over_tls is over_tls]

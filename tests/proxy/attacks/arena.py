@@ -1,4 +1,4 @@
-"""A proxy as a process of its own, attackers and a bystander: what attacks do to its memory and to others."""
+"""A proxy in a separate process, attackers and a bystander: measures memory and the effects on other callers."""
 
 import http.client
 import json
@@ -34,20 +34,23 @@ from .over_http import COLD, WARM
 from .over_openai import WORDS
 
 MEGABYTE = 1 << 20
-LIMIT = 512 * MEGABYTE  # The container's, as the definition has it by default.
-SECONDS = 5.0  # That an attack takes.
-ATTACKERS = 40  # That have keys.
+LIMIT = 512 * MEGABYTE  # The container's memory limit, the definition's default.
+SECONDS = 5.0  # Duration of an attack.
+ATTACKERS = 40  # Attackers with keys.
 PAUSE_SECONDS = 0.02  # Between two calls of the bystander.
 SETTLED_SECONDS = 1.5
-GONE_SECONDS = 30.0  # In which what attackers asked for has ended everywhere, once they have left.
+GONE_SECONDS = 30.0  # Time for the attackers' work to end everywhere after they have disconnected.
 COUNTS = "in_flight", "waiting", "replica_in_flight", "lease_waiting", "held_bytes"
-UNDER_WAY = {metrics.PROXY[name].name for name in COUNTS}  # None of these is anything while nobody calls.
+UNDER_WAY = {metrics.PROXY[name].name for name in COUNTS}  # All of these are 0 without callers.
 
 
 @dataclass(frozen=True)
 class Row:
-    """What an attack did: megabytes of the proxy before, at most, after; the bystander's calls; what attackers did, and
-    what of it is still under way though they have left."""
+    """The result of an attack.
+
+    It has the proxy's memory in megabytes (before, peak, after), the bystander's calls, and what the attackers did.
+    `left` is their work that is still in progress after they have disconnected.
+    """
 
     attack: str
     attackers: int
@@ -60,11 +63,11 @@ class Row:
     failures: tuple[str, ...]
     did: Mapping[str, int]
     left: Mapping[str, float]
-    error: str  # Of an attacker, which is no connection's end.
+    error: str  # An attacker's error, except a closed connection.
 
     @property
     def is_one(self) -> bool:
-        """Whether the attackers did what makes it an attack: all together at least as much as one of them has to."""
+        """Whether the attackers together did at least as much as one attacker must do."""
         did, least = self.did.get, ATTACKS[self.attack].least.items()
         enough = all(did(what, 0) * SECONDS >= most * self.seconds for what, most in least)
         return not self.error and enough and did("connections", 0) >= self.attackers // 4
@@ -78,19 +81,19 @@ class Row:
         return self.fills_and_fails_nothing and self.worst < 1
 
     def __str__(self) -> str:
-        said = f"{self.attack:88} {self.attackers:3} {self.before:5.0f} {self.peak:5.0f} {self.after:5.0f} "
+        start = f"{self.attack:88} {self.attackers:3} {self.before:5.0f} {self.peak:5.0f} {self.after:5.0f} "
         did = ", ".join(f"{number:,} {what}" for what, number in self.did.items())
         idle = "" if self.is_one else "IDLE "
         left = (f"STILL {number:,} {what}" for what, number in self.left.items())
         wrong = " ".join([*self.failures[:1], *left]) + self.error
-        return f"{said}{self.calls:5} {self.worst * 1000:5.0f} {len(self.failures):5}  {idle}{did} {wrong}".rstrip()
+        return f"{start}{self.calls:5} {self.worst * 1000:5.0f} {len(self.failures):5}  {idle}{did} {wrong}".rstrip()
 
 
 HEAD = f"{'attack':88} {'at':>3} {'MB':>5} {'peak':>5} {'after':>5} {'calls':>5} {'ms':>5} {'fail':>5}  what was done"
 
 
 class Bystander:
-    """Calls over HTTP, over new connections too, and over gRPC, by turns."""
+    """Calls over HTTP, over new HTTP connections, and over gRPC, in turn."""
 
     def __init__(self, place: Proxy, key: str, authority: bytes | None) -> None:
         self._place = place
@@ -108,12 +111,12 @@ class Bystander:
 
     def run(self) -> None:
         while not self._over.wait(PAUSE_SECONDS):
-            for ask in (self._http, self._http_anew, self._grpc):
+            for call in (self._http, self._http_new, self._grpc):
                 began = time.monotonic()
                 try:
-                    ask()
+                    call()
                 except Exception as error:
-                    self.failures.append(f"{ask.__name__}: {error!r}"[:300])
+                    self.failures.append(f"{call.__name__}: {error!r}"[:300])
                     self._kept.close()
                 self.calls += 1
                 self.worst = max(self.worst, time.monotonic() - began)
@@ -131,21 +134,21 @@ class Bystander:
         return http.client.HTTPSConnection(self._place.http, timeout=10, context=self._tls)
 
     def _http(self) -> None:
-        self._ask(self._kept)
+        self._send(self._kept)
 
-    def _http_anew(self) -> None:
+    def _http_new(self) -> None:
         made = self._connect()
         try:
-            self._ask(made)
+            self._send(made)
         finally:
             made.close()
 
-    def _ask(self, link: http.client.HTTPConnection) -> None:
+    def _send(self, link: http.client.HTTPConnection) -> None:
         link.request("POST", "/v2/models/echo/infer", b'{"inputs":[]}', {"X-API-Key": self._key})
         answer = link.getresponse()
-        said = answer.read()
+        body = answer.read()
         if answer.status != 200:
-            raise AssertionError(said)
+            raise AssertionError(body)
 
     def _grpc(self) -> None:
         call = GRPCInferenceServiceStub(self._channel).ModelInfer
@@ -154,22 +157,19 @@ class Bystander:
 
 @dataclass
 class Arena:
-    """Where attacks are tried."""
-
     place: Proxy
     key: str  # The bystander's.
     attackers: "subprocess.Popen[str]"
-    replica: int  # The port of the replica that the bystander's model is at.
-    engine: int  # That of the engine.
-    authority: bytes | None  # Who vouches for the proxy, with TLS.
+    replica: int  # The port of the replica with the bystander's model.
+    engine: int  # The port of the engine.
+    authority: bytes | None  # The proxy's CA certificate, with TLS.
 
     def try_out(self, attack: str, number: int, seconds: float = SECONDS) -> Row:
-        """Have so many attackers attack at once."""
         bystander, process = Bystander(self.place, self.key, self.authority), self.place.process
-        for warm in (bystander._http, bystander._http_anew, bystander._grpc):
+        for warm in (bystander._http, bystander._http_new, bystander._grpc):
             warm()
         before: float = process.resident_bytes()
-        Path(f"/proc/{process.pid}/clear_refs").write_text("5")  # the peak begins anew
+        Path(f"/proc/{process.pid}/clear_refs").write_text("5")  # resets the peak
         begun = self._begun()
         calling = threading.Thread(target=bystander.run, daemon=True)
         calling.start()
@@ -177,11 +177,11 @@ class Arena:
         assert self.attackers.stdout is not None
         self.attackers.stdin.write(f"{attack}\t{number}\t{seconds}\n")
         self.attackers.stdin.flush()
-        told = json.loads(self.attackers.stdout.readline())
+        result = json.loads(self.attackers.stdout.readline())
         bystander.stop()
         calling.join()
-        told["did"]["at a replica"] = self._begun() - begun - bystander.calls
-        time.sleep(SETTLED_SECONDS)  # what has come is still worked off
+        result["did"]["at a replica"] = self._begun() - begun - bystander.calls
+        time.sleep(SETTLED_SECONDS)  # received data is still being processed
         peak: float = _peak(process)
         bystander.close()
         process.check()
@@ -191,14 +191,14 @@ class Arena:
             left = self._left()
         before, peak, after = (size / MEGABYTE for size in (before, peak, process.resident_bytes()))
         noticed = bystander.calls, bystander.worst, tuple(bystander.failures)
-        return Row(attack, number, seconds, before, peak, after, *noticed, told["did"], left, told["error"])
+        return Row(attack, number, seconds, before, peak, after, *noticed, result["did"], left, result["error"])
 
     def _begun(self) -> int:
         """Return how many calls have reached the bystander's replica, and how many streams the engine."""
         return int(_get(self.replica, "/begun")) + int(json.loads(_get(self.engine, "/words"))["begun"])
 
     def _left(self) -> dict[str, float]:
-        """Return what is under way at the proxy, and how many streams at the engine, of what there is any."""
+        """Return the non-zero counts of calls in progress at the proxy, and of streams at the engine."""
         found: dict[str, float] = {"streams": json.loads(_get(self.engine, "/words"))["under_way"]}
         for family in text_string_to_metric_families(_get(self.place.admin_port, "/metrics").decode()):
             if family.name in UNDER_WAY:
@@ -209,9 +209,9 @@ class Arena:
 def _get(port: int, path: str) -> bytes:
     link = http.client.HTTPConnection(HOST, port, timeout=10)
     link.request("GET", path)
-    said = link.getresponse().read()
+    body = link.getresponse().read()
     link.close()
-    return said
+    return body
 
 
 def _peak(process: Process) -> int:
@@ -222,11 +222,11 @@ def _peak(process: Process) -> int:
 
 @contextmanager
 def arena(root: Path, over_tls: bool = False) -> Iterator[Arena]:
-    """Run a proxy with the memory of the definition's default, replicas, and those who will attack it."""
+    """Run a proxy with the definition's default memory, replicas, and a process of attackers."""
     environment = os.environ | python_variables("proxy", "contracts", "service", "policies/eviction", "client")
     with ExitStack() as stack:
         pools = []
-        for name in ("good", "bad"):  # what the others ask for keeps the bystander's replica from nothing
+        for name in ("good", "bad"):  # separate, so that attackers' calls cannot block the bystander's replica
             command = [sys.executable, "-m", "tests.proxy.attacks.behind"]
             replica = stack.enter_context(running("the replica", command, root / f"{name}.log", environment))
             ports = replica.announced_ports()
@@ -243,7 +243,7 @@ def arena(root: Path, over_tls: bool = False) -> Iterator[Arena]:
         models = [routing.Model(name=name, server="triton", pool="good") for name in ("echo", "slow")]
         many = ("hang", "large", "stream", *MODELS)
         models += [routing.Model(name=name, server="triton", pool="bad") for name in many]
-        # Of a model with several versions it must be known which sequence a request is of.
+        # For a model with several versions the proxy must find each request's sequence.
         shares = tuple(routing.VersionShare(version=version, weight=50) for version in (1, 2))
         models.append(routing.Model(name="sequence", server="triton", pool="bad", versions=shares))
         models += [routing.Model(name=name, server="engine", pool="bad") for name in (WORDS, *LYING, *BROKEN)]
@@ -255,8 +255,8 @@ def arena(root: Path, over_tls: bool = False) -> Iterator[Arena]:
         rule = access.rules[0].model_copy(update={"principals": ("bystander", *attacking)})
         keys_url = f"http://{HOST}:{pools[-1].http_port}/hang/keys"
         hanging = routing.OidcIssuer(issuer=ISSUER, audiences=("a",), jwks_url=keys_url, groups_claim="groups")
-        told = {"rules": (rule,), "rate_limit": limit, "issuers": (hanging,)}
-        write_tables(root, table, access.model_copy(update=told))
+        update = {"rules": (rule,), "rate_limit": limit, "issuers": (hanging,)}
+        write_tables(root, table, access.model_copy(update=update))
         keys = {name: new_key() for name in rule.principals}
         for name, key in keys.items():
             write_key(root, key, name)

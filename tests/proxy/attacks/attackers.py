@@ -1,4 +1,4 @@
-"""Hostile callers: how they connect, what they send, and by which name an attack is known."""
+"""Attackers: how they connect, what they send, and the names of attacks."""
 
 import socket
 import ssl
@@ -19,12 +19,12 @@ MEGABYTE = 1 << 20
 STREAMS = 256
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 WIDE = struct.pack(">HL", 4, (1 << 31) - 1)
-"""A setting: as far as HTTP/2 knows, the caller could take everything."""
+"""A setting with the largest window, so that HTTP/2's flow control allows everything."""
 
 
 @dataclass
 class Attacker:
-    """One hostile caller, with its connections; with a `key`, one that the proxy knows."""
+    """An attacker with its connections. With a `key` the proxy can authenticate it."""
 
     http_port: int
     grpc_port: int
@@ -32,7 +32,7 @@ class Attacker:
     end: float
     tls: ssl.SSLContext | None = None
     sockets: list[socket.socket] = field(default_factory=list)
-    did: Counter[str] = field(default_factory=Counter)  # Connections, kilobytes, and what else an attack is about.
+    did: Counter[str] = field(default_factory=Counter)  # Connections, kilobytes, and other counts of an attack.
 
     @property
     def goes_on(self) -> bool:
@@ -57,7 +57,6 @@ class Attacker:
             self.did["bytes"] += min(MEGABYTE, len(data) - at)
 
     def drain(self, link: socket.socket) -> None:
-        """Take what has been answered so far."""
         with suppress(BlockingIOError, ssl.SSLWantReadError):
             link.setblocking(False)
             while link.recv(MEGABYTE):
@@ -71,19 +70,19 @@ class Attacker:
         return self.connect(self.grpc_port, PREFACE + frame(SETTINGS, 0, 0, settings) + begin, reads)
 
     def wait(self) -> None:
-        """Hold on to everything until it is over, and take no answers."""
+        """Keep everything open until the attack is over, and read no responses."""
         while self.goes_on:
             time.sleep(0.05)
 
     def over_and_over(self, attack: Callable[[], object]) -> None:
-        """Attack again whenever the proxy ends a connection, or is through with it."""
+        """Attack again whenever the proxy closes a connection or has answered."""
         while self.goes_on:
             with suppress(OSError):
                 attack()
             time.sleep(0.01)
 
     def again(self, attack: Callable[[], object], times: int) -> None:
-        """Attack over several connections at once, and hold on to them."""
+        """Attack over several simultaneous connections, and keep them open."""
         for _ in range(times):
             if self.goes_on:
                 with suppress(OSError):
@@ -95,14 +94,14 @@ class Attacker:
             each.close()
         self.sockets.clear()
 
-    # --- what is sent
+    # --- data to send
     def fields(self, path: str = INFER, *more: tuple[str, str]) -> list[tuple[str, str]]:
         named = [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "x"), ("te", "trailers")]
         key = [("x-api-key", self.key)] if self.key else []
         return [*named, ("content-type", "application/grpc"), *key, *more]
 
     def calls(self, *more: tuple[str, str], path: str = INFER, end: bool = False, number: int = STREAMS) -> list[bytes]:
-        """Return the frames that open all streams of a connection; the first sets the table up for the others."""
+        """Return frames that open all streams of a connection. The first one fills the table for the others."""
         return _opening(tuple(self.fields(path)), more, 5 if end else 4, number)
 
     def head(self, path: str, *more: str, method: str = "POST") -> bytes:
@@ -114,15 +113,15 @@ class Attacker:
 def _opening(
     fields: tuple[tuple[str, str], ...], more: tuple[tuple[str, str], ...], flags: int, number: int
 ) -> list[bytes]:
-    encoder, said = hpack.Encoder(), list[tuple[str, str] | hpack.HeaderTuple](fields)
-    if more:  # these stay in the table, as nothing else gets there
-        said = [hpack.NeverIndexedHeaderTuple(*each) for each in fields]
-    return [frame(HEADERS, flags, 2 * n + 1, bytes(encoder.encode([*said, *more]))) for n in range(number)]
+    encoder, sent = hpack.Encoder(), list[tuple[str, str] | hpack.HeaderTuple](fields)
+    if more:  # these stay in the table because the others are never indexed
+        sent = [hpack.NeverIndexedHeaderTuple(*each) for each in fields]
+    return [frame(HEADERS, flags, 2 * n + 1, bytes(encoder.encode([*sent, *more]))) for n in range(number)]
 
 
 @dataclass(frozen=True)
 class Attack:
-    """What an attacker does, with whose key, and how much of it makes it one: a tenth of what one did in 5 s."""
+    """An attack, its callers' keys, and the minimum that counts as one: a tenth of what one attacker did in 5 s."""
 
     do: Callable[[Attacker], None]
     whose: str
@@ -130,18 +129,19 @@ class Attack:
     least: Mapping[str, int]
 
 
-ATTACKS: dict[str, Attack] = {}  # By what it is called.
+ATTACKS: dict[str, Attack] = {}  # By name.
 
 
-NOBODY, ONE, EACH = "no key", "with a key", "each with its own key"
+NO_KEY, ONE, EACH = "no key", "with a key", "each with its own key"
 
 
 def attack(
     name: str, *whose: str, tls: bool | None = False, times: int = 1, **least: int
 ) -> Callable[[Callable[[Attacker], None]], Attack]:
-    """Register an attack, for callers with these keys; over TLS or not, None is both. `least` is its floor.
+    """Register an attack for callers with these keys. `tls`: only with or without TLS, None is both. `least` is its
+    minimum.
 
-    It is made so many `times`, over connections that stay; 0: over and over.
+    `times` is the number of connections, which stay open. 0: one connection after the other.
     """
 
     def register(step: Callable[[Attacker], None]) -> Attack:

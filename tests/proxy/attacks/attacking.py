@@ -1,6 +1,6 @@
-"""A process of attackers, each a thread, which takes its orders from standard input: `<attack> <number> <seconds>`.
+"""A process of attackers, each a thread. It reads commands from standard input: `<attack> <number> <seconds>`.
 
-It answers each with a line of JSON: what they did, and the first error that is none of a connection's.
+It answers each with a line of JSON: what they did, and the first error other than a closed connection.
 """
 
 import json
@@ -14,18 +14,18 @@ from collections import Counter
 from contextlib import suppress
 
 from . import over_grpc, over_http, over_openai
-from .attackers import ATTACKS, EACH, NOBODY, Attack, Attacker
+from .attackers import ATTACKS, EACH, NO_KEY, Attack, Attacker
 
 __all__ = ["ATTACKS", "over_grpc", "over_http", "over_openai"]
 
 
 def run(name: str, number: int, seconds: float, ports: tuple[int, int], keys: list[str]) -> dict[str, object]:
-    """Attack with so many attackers at once; return what they did."""
+    """Attack with `number` attackers simultaneously. Return what they did."""
     attack, tls = ATTACKS[name], None
     if attack.over_tls:
         tls = ssl.create_default_context()
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
-    chosen = [""] if attack.whose == NOBODY else keys if attack.whose == EACH else keys[:1]
+    chosen = [""] if attack.whose == NO_KEY else keys if attack.whose == EACH else keys[:1]
     end = time.monotonic() + seconds
     attackers = [Attacker(*ports, chosen[at % len(chosen)], end, tls) for at in range(number)]
     errors: list[str] = []

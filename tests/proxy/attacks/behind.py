@@ -1,6 +1,6 @@
-"""A replica in a process of its own, which answers as the model is called: `hang`, `slow`, `large`, others at once.
+"""A replica in a separate process. The model's name selects its behaviour: `hang`, `slow`, `large`, or none of them.
 
-It is an engine of OpenAI's API, too, and has a Triton with an eviction policy beside it.
+It is also an engine with OpenAI's API, and a Triton server with an eviction policy.
 """
 
 import asyncio
@@ -21,22 +21,22 @@ from .over_http import WARM
 
 LARGE = bytes(4 << 20)
 SLOW_SECONDS = 0.1
-MOST_OF_A_NAME = 64  # Bytes that a message begins with, in which its model's name stands.
-MODELS = tuple(f"model-{number:05}" for number in range(10_000))  # That nobody calls.
+MOST_OF_A_NAME = 64  # Bytes at the start of a message that contain its model's name.
+MODELS = tuple(f"model-{number:05}" for number in range(10_000))  # Models without calls.
 _EVENTS = raw(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n", *[b"data: %b\n\n" % LARGE[:60_000]] * 200)
-begun = 0  # Calls over gRPC that have come.
+begun = 0  # Calls received over gRPC.
 answers = only("/sequence/config", answering(b'{"sequence_batching":{}}'))
 answers = only("/slow/", answering(seconds=SLOW_SECONDS), only("/stream/", _EVENTS, answers))
 answers = only("/large/", answering(LARGE), only("/hang/", hang, answers))
 
 
 class Call(Stream):
-    """Answered as its model is called. It answers a reset with one of its own, within a message with six, as Triton."""
+    """Behaves according to the model's name. Like Triton it answers a reset with a reset, or with six in a message."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._begin = b""
-        self._left: int | None = None  # Bytes of its message that have not come.
+        self._left: int | None = None  # Bytes of its message that are still to come.
         self._answering: asyncio.TimerHandle | None = None
 
     def data_received(self, data: bytes, _end: bool) -> None:
@@ -53,7 +53,7 @@ class Call(Stream):
         if not self._left and self._answering is None:
             begun += 1
             body = self._begin[5:]
-            model = body[2 : 2 + body[1]].decode()  # which is the first field of each message here
+            model = body[2 : 2 + body[1]].decode()  # the first field of each message in these tests
             seconds = {"hang": 3600.0, "slow": SLOW_SECONDS}.get(model, 0.0)
             self._answering = self._loop.call_later(seconds, self._answer, model)
 
@@ -73,7 +73,7 @@ class Call(Stream):
 
 
 class Replica(Http2Connection[None]):
-    """Speaks gRPC, and takes however much, and much at once."""
+    """Speaks gRPC, and accepts any amount of data."""
 
     silent_seconds = 60
     stream_window = 1 << 20
@@ -91,15 +91,15 @@ class Replica(Http2Connection[None]):
         self.add(Call(self.loop), number)
 
     def _count_control_frame(self) -> None:
-        """Count none: callers may cancel as many calls as they like."""
+        """Count nothing: callers can cancel as many calls as they like."""
 
 
 async def main() -> None:
     server = await asyncio.get_running_loop().create_server(Replica, HOST, 0, backlog=BACKLOG)
     port = server.sockets[0].getsockname()[1]
     made: Upstream
-    tell = answering(lambda _: b"%d" % (begun + made.begun - 1))
-    async with upstream(only("/begun", tell, engine(answers))) as made, sites(load_seconds=3600) as [site]:
+    count = answering(lambda _: b"%d" % (begun + made.begun - 1))
+    async with upstream(only("/begun", count, engine(answers))) as made, sites(load_seconds=3600) as [site]:
         site.resident.add(WARM)
         site.triton.act = answering(seconds=SLOW_SECONDS)
         ports = {"http": made.port, "grpc": port, "pool": site.triton.port, "lease": site.policy.port}

@@ -1,4 +1,4 @@
-"""How engines of OpenAI's API answer that break, or lie: a model is called after what its engine does."""
+"""Engines with OpenAI's API that fail or send wrong data. The model's name selects the behaviour."""
 
 import asyncio
 import gzip
@@ -13,7 +13,7 @@ _USAGE = (
 )
 _LONG_LIST = b'{"data":[%b{"id":"x"}]}' % (b'{"id":"x"},' * 5_000_000)
 _ALWAYS = 100_000
-words_begun = words_under_way = 0  # Streams of the engine that does nothing wrong.
+words_begun = words_under_way = 0  # Streams of the engine without faults.
 
 
 def _stream(*parts: bytes, times: int = 1, pause: float = 0.0, end: str = "") -> Act:
@@ -27,7 +27,7 @@ def _packed(status: bytes, body: bytes) -> Act:
     return raw(head(b"content-encoding: gzip", b"content-length: %d" % len(packed), status=status), packed)
 
 
-LYING: dict[str, Act] = {  # Without end.
+LYING: dict[str, Act] = {  # Endless responses.
     "sends-a-flood": _stream(_WORD * 1000, times=_ALWAYS),
     "ends-no-line": _stream(b"data: " + b"x" * 16 * _MEGABYTE, b"x" * 16 * _MEGABYTE, times=_ALWAYS),
     "ends-no-head": raw(b"HTTP/1.1 200 OK\r\nx: ", *[b"x" * _MEGABYTE] * _ALWAYS),
@@ -62,16 +62,16 @@ async def _words(made: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> 
 
 
 async def _called(made: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
-    made.asked.clear()  # which are long
-    said = json.loads(asked.body)
-    if said.get("stream"):
-        await _ENGINES.get(said["model"], _words)(made, writer, asked)
+    made.asked.clear()  # its bodies are long
+    fields = json.loads(asked.body)
+    if fields.get("stream"):
+        await _ENGINES.get(fields["model"], _words)(made, writer, asked)
     else:
         await answer(writer, b'{"usage":{"prompt_tokens":1,"completion_tokens":1}}')
 
 
 def engine(otherwise: Act) -> Act:
-    """Answer calls as the engine of the model in their body does, and all else otherwise."""
-    told = answering(lambda _: json.dumps({"begun": words_begun, "under_way": words_under_way}).encode())
-    listed = only("GET /v1/models", answering(_LONG_LIST), only("GET /words", told, otherwise))
+    """Answer calls as the engine of the body's model does, and all other requests like `otherwise`."""
+    words = answering(lambda _: json.dumps({"begun": words_begun, "under_way": words_under_way}).encode())
+    listed = only("GET /v1/models", answering(_LONG_LIST), only("GET /words", words, otherwise))
     return only("POST /v1/", _called, listed)

@@ -1,4 +1,4 @@
-"""What hostile callers do over gRPC."""
+"""Attacks over gRPC."""
 
 import base64
 import json
@@ -11,7 +11,7 @@ from tidegate_proxy.http2.frames import RST_STREAM as RESET
 from tidegate_proxy.http2.frames import WINDOW_UPDATE as WINDOW
 from tritonclient.grpc import service_pb2 as pb
 
-from .attackers import EACH, INFER, NOBODY, ONE, STREAMS, WIDE, Attacker, attack
+from .attackers import EACH, INFER, NO_KEY, ONE, STREAMS, WIDE, Attacker, attack
 
 FRAME = 16_384
 STREAM_INFER = "/inference.GRPCInferenceService/ModelStreamInfer"
@@ -21,7 +21,7 @@ CANCELLED_AFTER = 0.015  # Seconds.
 
 
 def message(model: str, size: int) -> bytes:
-    """Return an inference request with a tensor of zeros, as gRPC frames it."""
+    """Return an inference request with a tensor of zeros and gRPC's prefix."""
     length = bytearray()
     left = size
     while left > 0x7F:
@@ -41,24 +41,24 @@ LARGE = message("hang", 200_000)
 TABLE = [("big", "x" * 4000)]
 
 
-@attack("streams whose headers unfold from one entry", NOBODY, ONE, times=10, bytes=20_000)
+@attack("streams whose headers expand from one table entry", NO_KEY, ONE, times=10, bytes=20_000)
 def heads(attacker: Attacker) -> None:
     attacker.grpc(b"".join(attacker.calls(*TABLE * 6)))
 
 
-@attack("headers that unfold to more than is taken", NOBODY, times=0, bytes=70_000)
+@attack("headers that decompress to more than the limit", NO_KEY, times=0, bytes=70_000)
 def long_heads(attacker: Attacker) -> None:
     attacker.grpc(b"".join(attacker.calls(*TABLE * 14))).recv(1000)
 
 
-@attack("headers that change the size of their table on and on", NOBODY, ONE, tls=None, bytes=100_000)
+@attack("headers with endless table size updates", NO_KEY, ONE, tls=None, bytes=100_000)
 def resizing_heads(attacker: Attacker) -> None:
     part = b"\x20" * 16_000
     head = frame(HEADERS, 0, 1, part) + frame(CONTINUATION, 4, 1, part)
     attacker.over_and_over(lambda: attacker.grpc(head).recv(1000))
 
 
-@attack("headers that do not end", NOBODY, times=100, bytes=300_000)
+@attack("headers that do not end", NO_KEY, times=100, bytes=300_000)
 def open_heads(attacker: Attacker) -> None:
     part = b"\0\1a\x7f\x81\x7d" + b"x" * 16_000
     attacker.grpc(frame(HEADERS, 0, 1, part) + frame(CONTINUATION, 0, 1, part[:15_000]) + b"\0\x40\0\0\0")
@@ -72,7 +72,7 @@ def hanging(attacker: Attacker) -> None:
             attacker.send(link, opened + data(2 * number + 1, LARGE[:120_000], False))
 
 
-@attack("messages that stop half way", NOBODY, ONE, times=4, bytes=4_500_000)
+@attack("messages that stop half way", NO_KEY, ONE, times=4, bytes=4_500_000)
 def halves(attacker: Attacker) -> None:
     link = attacker.grpc(b"".join(attacker.calls()))
     for number in range(STREAMS):
@@ -80,7 +80,7 @@ def halves(attacker: Attacker) -> None:
             attacker.send(link, data(2 * number + 1, b"\0\0\1\xf0\0\x1a\xe0\xd4\x03" + bytes(59_000), False))
 
 
-@attack("gRPC answers that nobody reads", ONE, EACH, tls=None, times=8, bytes=2_500)
+@attack("unread gRPC responses", ONE, EACH, tls=None, times=8, bytes=2_500)
 def grpc_answers(attacker: Attacker) -> None:
     opened = attacker.calls()[:64]
     wide = frame(WINDOW, 0, 0, struct.pack(">L", (1 << 31) - 70_000))
@@ -89,35 +89,35 @@ def grpc_answers(attacker: Attacker) -> None:
         attacker.send(link, each + data(2 * number + 1, message("large", 10)))
 
 
-@attack("gRPC answers of less than a megabyte that nobody reads", ONE, tls=None, times=40, connections=4)
+@attack("unread gRPC responses of less than a megabyte", ONE, tls=None, times=40, connections=4)
 def short_answers(attacker: Attacker) -> None:
     wide = frame(WINDOW, 0, 0, struct.pack(">L", 900_000 - 65_535))
     link = attacker.grpc(wide, reads=False, settings=WIDE)
     attacker.send(link, attacker.calls(number=1)[0] + data(1, message("large", 10)))
 
 
-@attack("refusals that nobody reads", NOBODY, tls=None, bytes=400_000)
+@attack("unread refusals", NO_KEY, tls=None, bytes=400_000)
 def refusals(attacker: Attacker) -> None:
     refused = b"".join(attacker.calls(path="/nothing", end=True, number=7000))
     attacker.again(lambda: attacker.send(attacker.grpc(reads=False), refused), 40)
 
 
-@attack("headers that are remembered", NOBODY, bytes=180_000)
+@attack("headers that are cached", NO_KEY, bytes=180_000)
 def remembered(attacker: Attacker) -> None:
-    encoder, said = hpack.Encoder(), attacker.fields("/nothing")
-    sent = [frame(HEADERS, 5, 1, bytes(encoder.encode(said)))]
+    encoder, fields = hpack.Encoder(), attacker.fields("/nothing")
+    sent = [frame(HEADERS, 5, 1, bytes(encoder.encode(fields)))]
     for number in range(3, 60, 2):
         big = hpack.NeverIndexedHeaderTuple("big", f"{number:04}" * 400)
-        sent.append(frame(HEADERS, 5, number, bytes(encoder.encode([*said, big]))))
+        sent.append(frame(HEADERS, 5, number, bytes(encoder.encode([*fields, big]))))
     attacker.again(lambda: attacker.grpc(b"".join(sent)), 60)
 
 
-@attack("updates of windows, anew after each end", NOBODY, times=0, bytes=600_000)
+@attack("window updates, reconnecting each time", NO_KEY, times=0, bytes=600_000)
 def updates(attacker: Attacker) -> None:
     _chatter(attacker, frame(WINDOW, 0, 0, b"\0\0\0\1"))
 
 
-@attack("pings, anew after each end", NOBODY, times=0, bytes=600_000)
+@attack("pings, reconnecting each time", NO_KEY, times=0, bytes=600_000)
 def pings(attacker: Attacker) -> None:
     _chatter(attacker, frame(PING, 0, 0, b"12345678"))
 
@@ -128,7 +128,7 @@ def _chatter(attacker: Attacker, each: bytes) -> None:
         attacker.send(link, each * 2000)
 
 
-@attack("calls that are cancelled at once", NOBODY, ONE, times=0, cancels=2_000)
+@attack("calls that are cancelled immediately", NO_KEY, ONE, times=0, cancels=2_000)
 def cancelled(attacker: Attacker) -> None:
     link, encoder, number = attacker.grpc(), hpack.Encoder(), 1
     while attacker.goes_on:
@@ -141,9 +141,9 @@ def cancelled(attacker: Attacker) -> None:
         attacker.did["cancels"] += len(sent)
 
 
-@attack("calls with tokens of an issuer that hangs, cancelled", NOBODY, times=0, cancels=1_000)
+@attack("calls with tokens of an issuer that hangs, cancelled", NO_KEY, times=0, cancels=1_000)
 def unchecked(attacker: Attacker) -> None:
-    """Each token names another key, which the proxy has to fetch."""
+    """Each token names another key, which the proxy must fetch."""
     claims = _part({"iss": ISSUER, "sub": "x" * 300, "exp": 4_102_444_800})
 
     link, encoder, number = attacker.grpc(), hpack.Encoder(), 1
@@ -160,31 +160,31 @@ def unchecked(attacker: Attacker) -> None:
         number += 2
 
 
-def _part(said: object) -> str:
-    return base64.urlsafe_b64encode(json.dumps(said).encode()).rstrip(b"=").decode()
+def _part(value: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
 
 
-@attack("calls that are cancelled at the server, which others use", ONE, cancels=10_000)
+@attack("calls that are cancelled at a server in use by others", ONE, cancels=10_000)
 def cancelled_at_the_server(attacker: Attacker) -> None:
-    """A whole request, which a real Triton takes too."""
+    """The request is complete and valid for a real Triton too."""
     request = pb.ModelInferRequest(model_name="slow", raw_input_contents=[bytes(4)])
     request.inputs.add(name="INPUT", datatype="FP32", shape=[1])
     _cancel(attacker, INFER, b"\0" + request.ByteSize().to_bytes(4) + request.SerializeToString())
 
 
-@attack("calls that are cancelled within their message, of a server that others use", ONE, cancels=2_000)
+@attack("calls that are cancelled within their message at a server in use by others", ONE, cancels=2_000)
 def cancelled_within(attacker: Attacker) -> None:
     """Triton answers each with six resets."""
     _cancel(attacker, INFER, message("echo", 1000)[:500], False)
 
 
-@attack("streams that are cancelled, of a server that others use", ONE, cancels=2_000)
+@attack("streams that are cancelled at a server in use by others", ONE, cancels=2_000)
 def cancelled_streams(attacker: Attacker) -> None:
     _cancel(attacker, STREAM_INFER, message("slow", 10), False)
 
 
 def _cancel(attacker: Attacker, path: str, sent: bytes, end: bool = True) -> None:
-    """A connection's calls are opened and cancelled by hundreds; before the proxy ends it for that, another is made."""
+    """Open and cancel a connection's calls by hundreds. Reconnect before the proxy closes it for that."""
     opened = attacker.calls(path=path, number=CANCELS)
     opened = [each + data(2 * number + 1, sent, end) for number, each in enumerate(opened)]
     ended = [frame(RESET, 0, 2 * number + 1, b"\0\0\0\x08") for number in range(CANCELS)]
@@ -196,7 +196,7 @@ def _cancel(attacker: Attacker, path: str, sent: bytes, end: bool = True) -> Non
         for begin, end in rounds:
             if attacker.goes_on:
                 attacker.send(link, begin)
-                time.sleep(CANCELLED_AFTER)  # they have begun then, and none is answered
+                time.sleep(CANCELLED_AFTER)  # by then they have begun, but none is answered
                 attacker.send(link, end)
                 attacker.did["cancels"] += CANCELS_AT_ONCE
                 attacker.drain(link)

@@ -1,26 +1,26 @@
-"""What hostile callers do over HTTP."""
+"""Attacks over HTTP."""
 
 import gzip
 import json
 import time
 from contextlib import suppress
 
-from .attackers import EACH, MEGABYTE, NOBODY, ONE, Attacker, attack
+from .attackers import EACH, MEGABYTE, NO_KEY, ONE, Attacker, attack
 
-BODY = 48 * MEGABYTE  # Bytes of a body that must be whole.
+BODY = 48 * MEGABYTE  # Bytes of a body that the proxy must receive completely.
 NUMBER = b'{"inputs":[{"name":"INPUT","datatype":"FP32","shape":[1],"data":[0]}]}'
 NUMBERS = b"[0,1],[0,1]," * (BODY // 12)
 LEAVE_AT_ONCE, LEFT_AFTER = 50, 0.02  # Callers, seconds.
-COLD, WARM = "cold", "warm"  # Models that are loaded on demand: one whose load does not end, and one in memory.
+COLD, WARM = "cold", "warm"  # On-demand models: one whose load does not end, and one in memory.
 
 
-@attack("requests whose caller leaves, of a server that others use", ONE, cancels=1000)
+@attack("requests to a server in use by others whose caller disconnects", ONE, cancels=1000)
 def left_at_once(attacker: Attacker) -> None:
-    """As the model takes a while, a call has begun when its caller leaves: some come at once, and leave at once."""
+    """The model is slow, so a call has begun when its caller disconnects. Some connect and disconnect together."""
     leave_at_once(attacker, attacker.head("/v2/models/slow/infer", f"Content-Length: {len(NUMBER)}") + NUMBER)
 
 
-@attack("requests for a model with a lease whose caller leaves", ONE, cancels=500)
+@attack("requests for a leased model whose caller disconnects", ONE, cancels=500)
 def lease_left_at_once(attacker: Attacker) -> None:
     leave_at_once(attacker, attacker.head(f"/v2/models/{WARM}/infer", "Content-Length: 2") + b"{}")
 
@@ -32,7 +32,6 @@ def cold(attacker: Attacker) -> None:
 
 
 def leave_at_once(attacker: Attacker, sent: bytes) -> None:
-    """Ask and leave, over and over."""
     while attacker.goes_on:
         with suppress(OSError):
             for _ in range(LEAVE_AT_ONCE):
@@ -42,19 +41,19 @@ def leave_at_once(attacker: Attacker, sent: bytes) -> None:
         attacker.close()
 
 
-@attack("heads of tiny headers that do not end", NOBODY, bytes=600_000)
+@attack("heads of tiny headers that do not end", NO_KEY, bytes=600_000)
 def tiny_headers(attacker: Attacker) -> None:
     attacker.again(lambda: attacker.http(attacker.head("/predict")[:-2] + b"a:b\r\n" * 12_000), 100)
 
 
-@attack("thousands of requests at once", NOBODY, ONE, times=0, bytes=600_000)
+@attack("thousands of requests at once", NO_KEY, ONE, times=0, bytes=600_000)
 def pipelined(attacker: Attacker) -> None:
     link = attacker.http(reads=False)
     while attacker.goes_on:
         attacker.send(link, attacker.head("/v2", method="GET") * 2000)
 
 
-@attack("requests that are refused at once", NOBODY, times=0, bytes=600_000)
+@attack("requests that are refused immediately", NO_KEY, times=0, bytes=600_000)
 def refused(attacker: Attacker) -> None:
     many = attacker.head("/v2/models/echo/infer", method="GET") * 2000
 
@@ -64,13 +63,13 @@ def refused(attacker: Attacker) -> None:
         attacker.drain(link)
 
 
-@attack("long heads of connections that stay", NOBODY, bytes=350_000)
+@attack("long heads of connections that stay", NO_KEY, bytes=350_000)
 def long_heads(attacker: Attacker) -> None:
     head = attacker.head("/v2/health/live", *[f"X-{number}: {'x' * 240}" for number in range(240)], method="GET")
     attacker.again(lambda: attacker.http(head), 60)
 
 
-@attack("large bodies for /predict", NOBODY, ONE, times=0, bytes=4_500_000)
+@attack("large bodies for /predict", NO_KEY, ONE, times=0, bytes=4_500_000)
 def predicts(attacker: Attacker) -> None:
     link = attacker.http(attacker.head("/predict", f"Content-Length: {BODY}"))
     for _ in range(BODY // MEGABYTE - 1):
@@ -79,8 +78,8 @@ def predicts(attacker: Attacker) -> None:
     attacker.wait()
 
 
-def _asking(attacker: Attacker, *sent: bytes) -> None:
-    """Ask, and take the answers."""
+def _exchange(attacker: Attacker, *sent: bytes) -> None:
+    """Send these parts, and read the response, repeatedly."""
     link = attacker.http()
     while attacker.goes_on:
         for each in sent:
@@ -90,40 +89,40 @@ def _asking(attacker: Attacker, *sent: bytes) -> None:
             pass
 
 
-def _asking_with(attacker: Attacker, path: str, begin: bytes, end: bytes) -> None:
+def _exchange_body(attacker: Attacker, path: str, begin: bytes, end: bytes) -> None:
     head = attacker.head(path, f"Content-Length: {len(begin) + len(NUMBERS) + len(end)}", "Connection: close")
-    _asking(attacker, head + begin, NUMBERS, end)
+    _exchange(attacker, head + begin, NUMBERS, end)
 
 
 @attack("large bodies for /predict, whole", ONE, EACH, times=0, answers=1)
 def whole_predicts(attacker: Attacker) -> None:
     begin = b'{"inference_server_name":"triton","model_name":"echo","payload":{"inputs":['
-    _asking_with(attacker, "/predict", begin, b"[]]}}")
+    _exchange_body(attacker, "/predict", begin, b"[]]}}")
 
 
 @attack("large bodies for a model that keeps sequences", ONE, times=0, answers=1)
 def sequence_bodies(attacker: Attacker) -> None:
-    _asking_with(attacker, "/v2/models/sequence/infer", b'{"parameters":{"sequence_id":1},"inputs":[', b"[]]}")
+    _exchange_body(attacker, "/v2/models/sequence/infer", b'{"parameters":{"sequence_id":1},"inputs":[', b"[]]}")
 
 
-@attack("where thousands of models are", ONE, EACH, times=0, answers=1)
+@attack("lists of thousands of models", ONE, EACH, times=0, answers=1)
 def where_models_are(attacker: Attacker) -> None:
-    _asking(attacker, attacker.head("/models", "Connection: close", method="GET"))
+    _exchange(attacker, attacker.head("/models", "Connection: close", method="GET"))
 
 
-@attack("where thousands of models are, which nobody reads", ONE, connections=4)
+@attack("unread lists of thousands of models", ONE, connections=4)
 def unread_models(attacker: Attacker) -> None:
     head = attacker.head("/models", method="GET")
     attacker.again(lambda: attacker.http(head, reads=False), 40)
 
 
-@attack("streams that nobody reads", ONE, tls=None, connections=6)
+@attack("unread streams", ONE, tls=None, connections=6)
 def streams(attacker: Attacker) -> None:
     head = attacker.head("/v2/models/stream/generate_stream", "Content-Length: 2")
     attacker.again(lambda: attacker.http(head + b"{}", reads=False), 60)
 
 
-@attack("connections that do nothing any more", ONE, EACH, tls=None, times=150, answers=10)
+@attack("connections that become idle", ONE, EACH, tls=None, times=150, answers=10)
 def idle_known(attacker: Attacker) -> None:
     head = attacker.head("/v2/models/echo/infer", "Content-Length: 2")
 
@@ -133,7 +132,7 @@ def idle_known(attacker: Attacker) -> None:
 PACKED = gzip.compress(json.dumps({"parameters": {"sequence_id": 1}}).encode() + b" " * 60_000_000)
 
 
-@attack("gzip bodies for a model that keeps sequences", NOBODY, ONE, times=0, bytes=11_000)
+@attack("gzip bodies for a model that keeps sequences", NO_KEY, ONE, times=0, bytes=11_000)
 def packed_bodies(attacker: Attacker) -> None:
     head = attacker.head("/v2/models/sequence/infer", "Content-Encoding: gzip", f"Content-Length: {len(PACKED)}")
 
@@ -148,18 +147,18 @@ def hanging_bodies(attacker: Attacker) -> None:
     attacker.again(lambda: attacker.http(head + bytes(250_000)), 60)
 
 
-@attack("HTTP answers that nobody reads", ONE, EACH, tls=None, connections=6)
+@attack("unread HTTP responses", ONE, EACH, tls=None, connections=6)
 def http_answers(attacker: Attacker) -> None:
     head = attacker.head("/v2/models/large/infer", "Content-Length: 2")
     attacker.again(lambda: attacker.http(head + b"{}", reads=False), 60)
 
 
-@attack("connections that say no hello", NOBODY, tls=True, connections=30)
+@attack("connections without a TLS ClientHello", NO_KEY, tls=True, connections=30)
 def silent(attacker: Attacker) -> None:
     attacker.tls = None
     attacker.again(lambda: (attacker.http(), attacker.connect(attacker.grpc_port)), 150)
 
 
-@attack("connections that do nothing", NOBODY, tls=None, connections=30)
+@attack("idle connections", NO_KEY, tls=None, connections=30)
 def idle(attacker: Attacker) -> None:
     attacker.again(lambda: (attacker.http(), attacker.grpc()), 150)

@@ -1,16 +1,16 @@
-"""What hostile callers of OpenAI's API do, and what engines do to their callers that lie."""
+"""Attacks by callers of OpenAI's API, and engines that send wrong data to their callers."""
 
 import gzip
 import json
 from functools import partial
 from itertools import cycle
 
-from .attackers import EACH, MEGABYTE, NOBODY, ONE, Attacker, attack
+from .attackers import EACH, MEGABYTE, NO_KEY, ONE, Attacker, attack
 from .engines import BROKEN, LYING
 from .over_http import leave_at_once
 
 PATH = "/v1/chat/completions"
-WORDS = "words"  # A good model.
+WORDS = "words"  # A model without faults.
 LONG = b'{"messages":"%b","model":"words"}' % (b"\\u0041" * (32 * MEGABYTE // 6 - 10))
 PACKED = gzip.compress(b'{"model":"words","messages":"%b"}' % bytes(60_000_000))
 ODD = (
@@ -39,7 +39,6 @@ def stream(attacker: Attacker, model: str, *more: str) -> bytes:
 
 
 def taking(attacker: Attacker, *sent: bytes) -> None:
-    """Ask by turns, over and over, and take what is answered for as long as it comes."""
     turns = cycle(sent)
 
     def once() -> None:
@@ -56,7 +55,7 @@ def long_bodies(attacker: Attacker) -> None:
     taking(attacker, call(attacker, LONG, "Connection: close"))
 
 
-@attack("OpenAI's bodies that are deep, or name their model twice, or oddly", NOBODY, ONE, answers=1)
+@attack("OpenAI's bodies that are deep, or name their model twice, or oddly", NO_KEY, ONE, answers=1)
 def odd_bodies(attacker: Attacker) -> None:
     taking(attacker, *[call(attacker, body, "Connection: close") for body in ODD])
 
@@ -66,24 +65,24 @@ def packed_bodies(attacker: Attacker) -> None:
     taking(attacker, call(attacker, PACKED, "Content-Encoding: gzip", "Connection: close"))
 
 
-@attack("OpenAI's bodies that stop half way", NOBODY, ONE, bytes=1_800_000)
+@attack("OpenAI's bodies that stop half way", NO_KEY, ONE, bytes=1_800_000)
 def halves(attacker: Attacker) -> None:
     sent = attacker.head(PATH, "Content-Length: 32000000") + bytes(250_000)
     attacker.again(lambda: attacker.http(sent), 60)
 
 
-@attack("OpenAI's bodies in chunks of a byte", NOBODY, ONE, bytes=190_000)
+@attack("OpenAI's bodies in chunks of a byte", NO_KEY, ONE, bytes=190_000)
 def tiny_chunks(attacker: Attacker) -> None:
     sent = attacker.head(PATH, "Transfer-Encoding: chunked") + b"1\r\nx\r\n" * 40_000
     attacker.again(lambda: attacker.http(sent), 8)
 
 
-@attack("OpenAI's streams that nobody reads", ONE, tls=None, connections=6)
+@attack("unread OpenAI streams", ONE, tls=None, connections=6)
 def unread(attacker: Attacker) -> None:
     attacker.again(lambda: attacker.http(stream(attacker, "sends-a-flood"), reads=False), 60)
 
 
-@attack("OpenAI's streams whose caller leaves", ONE, cancels=500)
+@attack("OpenAI streams whose caller disconnects", ONE, cancels=500)
 def left_at_once(attacker: Attacker) -> None:
     leave_at_once(attacker, stream(attacker, WORDS))
 

@@ -1,4 +1,4 @@
-"""No attack makes the proxy hold half of its memory, or fails another's call: a sample here, all in `make test-all`."""
+"""No attack uses half of the proxy's memory or fails another caller's call. `make test-all` runs all attacks."""
 
 from pathlib import Path
 
@@ -10,9 +10,9 @@ from .attacking import ATTACKS
 
 SECONDS = 1.0
 SAMPLE = (
-    "streams whose headers unfold from one entry, no key",
+    "streams whose headers expand from one table entry, no key",
     "messages for a model that hangs, each with its own key",
-    "where thousands of models are, with a key",
+    "lists of thousands of models, with a key",
     "bodies for a model that hangs, over TLS, with a key",
 )
 
@@ -26,7 +26,7 @@ def test_a_sample_of_attacks_exhausts_nothing_and_fails_no_other_call(
         with arena(root, over_tls) as place:
             for attack in SAMPLE:
                 if ATTACKS[attack].over_tls is over_tls:
-                    for seconds in (SECONDS, 5 * SECONDS, 25 * SECONDS):  # on a machine that has other work
+                    for seconds in (SECONDS, 5 * SECONDS, 25 * SECONDS):  # longer on a busy machine
                         row = place.try_out(attack, ATTACKERS, seconds)
                         print(row)
                         if row.is_one:
@@ -36,11 +36,11 @@ def test_a_sample_of_attacks_exhausts_nothing_and_fails_no_other_call(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("over_tls", [False, True])
-def test_no_attack_fills_the_memory_or_fails_anybody(tmp_path: Path, over_tls: bool) -> None:
+def test_no_attack_exhausts_the_memory_or_fails_another_call(tmp_path: Path, over_tls: bool) -> None:
     with arena(tmp_path, over_tls) as place:
         attacks = [name for name, each in ATTACKS.items() if each.over_tls is over_tls]
         rows = [_tried(place, attack, number) for attack in attacks for number in (1, ATTACKERS)]
-    # That a call of others takes less than a second, `make attack` asks: other tests are at work beside this one.
+    # `make attack` checks that other calls take less than a second. Here other tests run at the same time.
     harmful = [str(row) for row in rows if not row.fills_and_fails_nothing]
     assert not harmful, "\n".join(harmful)
 

@@ -1,1 +1,1 @@
-"""docs/proxy-api.md says what is so."""
+"""docs/proxy-api.md matches the proxy."""

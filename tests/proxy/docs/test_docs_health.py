@@ -1,6 +1,6 @@
-"""The table of docs/proxy-api.md that says what each question about health is answered: asked in every situation.
+"""The health table of docs/proxy-api.md matches the proxy's responses in every situation.
 
-Tritons' stand-ins are processes, which are killed and stopped; nothing is called before the proxy knows of it.
+Stand-ins for Triton servers are processes that tests kill and stop. No request is sent before the proxy knows them.
 """
 
 import asyncio
@@ -46,16 +46,16 @@ CELLS = {situation: {row[0]: row[number] for row in ROWS} for number, situation 
 
 @dataclass
 class Plane(RunningProxy):
-    """A proxy before two Tritons."""
+    """A proxy in front of two Triton servers."""
 
     loading: Any = "preload"
-    model: str = "a"  # The one that is asked about.
+    model: str = "a"  # The model in the requests.
 
     async def get(self, path: str, side: str = "http", key: str | None = KEY) -> str:
         return str((await self.ask(request(path, method="GET", key=key), side=side)).status)
 
     async def over_grpc(self, method: str, message: bytes = b"") -> Any:
-        """Return the message that a method answers, or the name of the status that it ended with."""
+        """Return the response message of a method, or the name of its final status."""
         async with grpc.aio.insecure_channel(f"127.0.0.1:{self.proxy.ports['grpc']}") as channel:
             called: Any = channel.unary_unary(method)
             try:
@@ -102,7 +102,7 @@ async def call(here: Plane) -> str:
     reply = await here.ask(request(f"/v2/models/{here.model}/infer"))
     if reply.status == 503:
         assert 1 <= int(reply.headers["retry-after"]) <= 30
-        assert ": " in reply.json()["detail"], "it says why"
+        assert ": " in reply.json()["detail"], "it has the reason"
     return str(reply.status)
 
 
@@ -126,7 +126,7 @@ ASKED: dict[str, Callable[[Plane], Awaitable[str]]] = {
 
 @dataclass
 class Stage:
-    """What a situation is made of."""
+    """The parts of a situation."""
 
     here: Plane
     tritons: list[Process]
@@ -136,7 +136,7 @@ class Stage:
 
 
 async def nothing(_: Stage) -> None:
-    """All is well."""
+    """Do nothing."""
 
 
 async def one(stage: Stage) -> None:
@@ -257,7 +257,7 @@ def test_every_question_and_every_situation_of_the_table_is_tried() -> None:
 
 
 @pytest.mark.parametrize(("situation", "loading", "how"), CASES, ids=lambda each: getattr(each, "name", each))
-async def test_what_is_asked_is_answered_as_the_table_says(
+async def test_each_response_is_that_of_the_table(
     tmp_path: Path, situation: str, loading: str, how: signal.Signals, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "tidegate_proxy.pools")

@@ -1,4 +1,4 @@
-"""docs/proxy-api.md: its examples do what it says, before a real Triton; its tables are those of the code."""
+"""The examples in docs/proxy-api.md work with a real Triton, and its tables match the code."""
 
 import json
 import os
@@ -43,7 +43,7 @@ OPENAI = "OpenAI's API"
 
 @dataclass(frozen=True)
 class Example:
-    """A block that is run, and what the page says that comes of it."""
+    """A block that is run, and its output on the page."""
 
     heading: str
     language: str
@@ -65,15 +65,14 @@ def examples() -> Iterator[Example]:
             continue  # tests/proxy/openai runs it, before another server
         elif block[2] in ("sh", "python"):
             assert after is not None
-            assert after[2] in ("text", "json"), f"the page does not show what this prints:\n{block[3]}"
+            assert after[2] in ("text", "json"), f"the page does not show the output of:\n{block[3]}"
             yield Example(heading, block[2], block[3], after[2], after[3])
         else:
-            assert block[2] in ("text", "json"), f"nobody runs this: {block[0]}"
+            assert block[2] in ("text", "json"), f"no test runs this: {block[0]}"
 
 
 @pytest.fixture(scope="module")
 def reader(real_triton: Triton, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The variables that the page names, and what they lead to."""
     shares = (routing.VersionShare(version=1, weight=80), routing.VersionShare(version=2, weight=20))
     split = routing.Model(name="versions", server=SERVER, pool=POOL, versions=shares)
     models = [split if model.name == "versions" else model.name for model in MODELS]
@@ -92,7 +91,7 @@ def has_curl() -> bool:
 @pytest.mark.parametrize("example", list(examples()), ids=str)
 def test_an_example_prints_what_the_page_says(reader: dict[str, str], tmp_path: Path, example: Example) -> None:
     if example.language == "sh" and not has_curl():
-        pytest.skip("NOT RUN: there is no curl 7.82 here, so that its examples were not tried.")
+        pytest.skip("NOT RUN: the examples need curl 7.82.")
     program = ["bash", "-euo", "pipefail", "-c"] if example.language == "sh" else [sys.executable, "-c"]
     done = subprocess.run(
         [*program, example.text],
@@ -148,27 +147,25 @@ def test_the_limits_are_those_of_the_code() -> None:
     rate, body = RateLimit(), Proxy.model_fields["body_limit"].default
     assert f"{rate.requests_per_minute} a minute, {rate.burst} at once" in limits["requests of one caller to one model"]
     assert f" {body.removesuffix('Mi')} MiB by default" in limits["a request's body, compressed or not"]
-    unpacked = limits["JSON over HTTP, unpacked, in which the proxy looks for a sequence"]
+    unpacked = limits["decompressed JSON over HTTP in which the proxy looks for a sequence"]
     assert unpacked.startswith(f"{body_of_http.MOST_UNPACKED} bytes:")
     assert limits["a request's headers over HTTP"] == f"{head.MOST_HEAD_BYTES} bytes, {head.MOST_HEADERS} headers"
     assert limits["a request's headers over gRPC"].startswith(f"{MOST_HEAD_BYTES} bytes,")
-    shares = (
-        f"1/{SHARE} of its memory; 3/{OF_STRANGERS} of that for callers that it knows, and one of them has at most "
-    )
+    shares = f"1/{SHARE} of its memory. 3/{OF_STRANGERS} of that for authenticated callers, of which one can have "
     most = Fraction(TIMES_FREE, TIMES_FREE + 1) * (1 - Fraction(1, OF_CALLERS_WITH_LITTLE))
-    assert limits["what the proxy holds for all at once"] == f"{shares}{most} of those"
-    assert limits["an answer's headers, or trailers, from a server"].startswith(f"{connection.MOST_HEADERS} bytes;")
-    assert limits["the same over gRPC"].startswith(f"{MOST_ANSWER_HEAD_BYTES} bytes;")
+    assert limits["memory that the proxy holds for callers"] == f"{shares}{most}"
+    assert limits["a server's response headers, or trailers"].startswith(f"{connection.MOST_HEADERS} bytes.")
+    assert limits["the same over gRPC"].startswith(f"{MOST_ANSWER_HEAD_BYTES} bytes.")
     assert limits["a server's `grpc-message`"].startswith(f"{MOST_MESSAGE_BYTES} bytes,")
-    assert limits["the list of an engine's models (OpenAI's API)"].startswith(f"{pools.MOST_LISTED} bytes;")
-    assert limits["the head of a request comes within"] == f"{serve.HEAD_SECONDS:g} s"
-    assert limits["a connection without requests stays open"] == f"{serve.KEEP_ALIVE_SECONDS:g} s"
-    assert limits["a gRPC stream on which nothing moves ends after"] == f"{IDLE_STREAM_SECONDS:g} s"
+    assert limits["the list of an engine's models (OpenAI's API)"].startswith(f"{pools.MOST_LISTED} bytes.")
+    assert limits["timeout of a request's head"] == f"{serve.HEAD_SECONDS:g} s"
+    assert limits["idle time of a connection"] == f"{serve.KEEP_ALIVE_SECONDS:g} s"
+    assert limits["idle time of a gRPC stream"] == f"{IDLE_STREAM_SECONDS:g} s"
     assert limits["characters of a request id"] == str(longest(lambda text: bool(is_request_id(text.encode()))))
     assert limits["a name of a server or model"].startswith(f"{longest(is_name)} characters")
-    further = limits["a further name of a language model (`servedNames`)"]
+    further = limits["another name of a language model (`servedNames`)"]
     assert further.startswith(f"{longest(is_served_name)} characters")
-    assert limits["requests in line, for each that is worked on"].startswith(f"{concurrency.WAITING_FOR_EACH};")
+    assert limits["waiting requests for each running one"].startswith(f"{concurrency.WAITING_FOR_EACH}.")
 
 
 def test_every_address_of_a_model_is_one_that_the_proxy_knows() -> None:

@@ -1,4 +1,4 @@
-"""What the tests of the proxy's gRPC side share."""
+"""Fixtures for the tests of the proxy's gRPC interface."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,13 +10,13 @@ from .harness import Rig, rig
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    """A proxy with one replica behind it, which the tests of a module share."""
+    """Run a proxy with one replica, shared by the tests of a module."""
     with rig(tmp_path_factory.mktemp("proxy")) as running:
         yield running
 
 
 @pytest.fixture
 def one(tmp_path: Path) -> Iterator[Rig]:
-    """The same for one test alone, which may break it."""
+    """Run a proxy with one replica for one test, which may break it."""
     with rig(tmp_path) as running:
         yield running

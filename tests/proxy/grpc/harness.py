@@ -1,4 +1,4 @@
-"""A proxy in this process, on a thread of its own, between real gRPC clients and replicas that do as they are told."""
+"""A proxy in this process, in its own thread, between real gRPC clients and scripted replicas."""
 
 import asyncio
 import socket
@@ -33,15 +33,15 @@ from ..rigs.issuer import Issuer, issuer
 HOST = "127.0.0.1"
 SERVICE = "inference.GRPCInferenceService"
 RESERVED = (("grpc.so_reuseport", 0),)
-LARGE = 4 << 20  # Bytes of the answer of the model `large`.
+LARGE = 4 << 20  # Bytes of the response of the model `large`.
 RAISED = "in 'e', ValueError: 100 % ü in /models/m/1/model.py\n\nAt:\n  /models/m/1/model.py(7): execute\n"
-"""What Triton says of a model of its Python backend that has raised an exception."""
+"""Triton's error message for an exception in a model of its Python backend."""
 Metadata = Sequence[tuple[str, str | bytes]]
 
 
 @dataclass
 class Stub(GRPCInferenceServiceServicer):  # type: ignore[misc]  # it has no types
-    """A replica over real gRPC: answers each model as `answers` has it, and notes what it was asked."""
+    """A replica over real gRPC. It answers each model as `answers` defines, and records requests."""
 
     port: int = 0
     name: str = "a"
@@ -50,8 +50,8 @@ class Stub(GRPCInferenceServiceServicer):  # type: ignore[misc]  # it has no typ
     """Method, message (of streams: each), and metadata."""
     seconds_left: list[float | None] = field(default_factory=list)
     cancelled: threading.Event = field(default_factory=threading.Event)
-    hangs: bool = False  # Whether it hangs when it is asked whether a model is ready.
-    release: threading.Event = field(default_factory=threading.Event)  # Lets those that hang go on.
+    hangs: bool = False  # Whether requests for readiness hang.
+    release: threading.Event = field(default_factory=threading.Event)  # Releases hanging requests.
     server: Any = None
 
     def ModelInfer(self, request: Any, context: Any) -> Any:
@@ -80,7 +80,7 @@ class Stub(GRPCInferenceServiceServicer):  # type: ignore[misc]  # it has no typ
         return answer
 
     def ModelStreamInfer(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
-        """Answer each message, and once more when all have come."""
+        """Answer each message, and once more at the end of the request."""
         context.add_callback(self.cancelled.set)
         for request in requests:
             self._note("ModelStreamInfer", request, context)
@@ -134,14 +134,13 @@ class Stub(GRPCInferenceServiceServicer):  # type: ignore[misc]  # it has no typ
         self.server.start()
 
     def stop(self, grace: float | None = None) -> None:
-        """End, at once without a grace."""
         self.release.set()
         self.server.stop(grace).wait(10)
 
 
 @dataclass
 class Rig:
-    """A proxy that runs, its replicas, and who may call it."""
+    """A running proxy, its replicas, and its callers' credentials."""
 
     setup: RunningProxy
     loop: asyncio.AbstractEventLoop
@@ -185,7 +184,7 @@ class Rig:
         return self.do(call())
 
     def until(self, true: Callable[[], bool]) -> None:
-        """Wait until it is so, looking on the proxy's loop: in the middle of a step its counts do not agree."""
+        """Wait for a condition, evaluated in the proxy's loop: counters can disagree in the middle of a step."""
         until(lambda: self.on_loop(true))
 
     def close(self) -> None:
@@ -195,19 +194,17 @@ class Rig:
 
 
 def method(channel: grpc.Channel, name: str) -> Any:
-    """Return a method of Triton's service as clients have it."""
     return getattr(GRPCInferenceServiceStub(channel), name)
 
 
 def refused(call: Any, request: Any, metadata: Metadata = (), timeout: float = 5, **more: Any) -> Any:
-    """Make a call that is to fail, and return its error."""
+    """Make a call that must fail, and return its error."""
     with pytest.raises(grpc.RpcError) as error:
         call(request, metadata=metadata, timeout=timeout, **more)
     return error.value
 
 
 def replica_of(answer: Any) -> str:
-    """Return the name of the stub that has answered."""
     return str(answer.parameters["replica"].string_param)
 
 
@@ -224,12 +221,12 @@ class Talk:
 
     def __init__(self, rig: "Rig", *metadata: tuple[str, str], timeout: float | None = None, token: str = "") -> None:
         self._queue: Queue[Any] = Queue()
-        said = rig.metadata(*metadata, token=token)
+        sent = rig.metadata(*metadata, token=token)
         self.call = method(rig.channel(), "ModelStreamInfer")(
-            iter(self._queue.get, None), metadata=said, timeout=timeout
+            iter(self._queue.get, None), metadata=sent, timeout=timeout
         )
 
-    def say(self, *requests: Any) -> None:
+    def send(self, *requests: Any) -> None:
         for request in requests:
             self._queue.put(request)
 
@@ -239,13 +236,12 @@ class Talk:
     def hear(self) -> Any:
         return next(self.call)
 
-    def ask(self, model: str = "echo", **more: Any) -> Any:
-        """Say something, and return what is heard."""
-        self.say(infer_request(model, **more))
+    def exchange(self, model: str = "echo", **more: Any) -> Any:
+        self.send(infer_request(model, **more))
         return self.hear().infer_response
 
     def code(self) -> Any:
-        """Return how it ended: not well."""
+        """Return the status of a stream that must fail."""
         with pytest.raises(grpc.RpcError):
             for _ in self.call:
                 pass
@@ -258,7 +254,7 @@ MODELS = ("echo", "slow", "hang", "broken", "many", "secret")
 def tables(
     provider: Issuer, grpc_port: int, models: Sequence[str | routing.Model] = MODELS, **pool: Any
 ) -> tuple[routing.RoutingTable, routing.AccessTable]:
-    """Return tables: `all` may do everything but see `secret`; `lookers` may only look."""
+    """Return tables: `all` may do everything except see `secret`, and `lookers` may only inspect."""
 
     def server(name: str, host: str, **pool: Any) -> routing.Server:
         usual: dict[str, Any] = {"name": "one", "host": host, "http_port": 1, "grpc_port": 1, "loading": "preload"}
@@ -274,7 +270,7 @@ def tables(
     )
     table = routing.RoutingTable(environment="test", servers=servers, models=tuple(found))
     limit = routing.RateLimit(requests_per_minute=60, burst=200)
-    return table, routing.AccessTable(issuers=(provider.told,), rules=rules, rate_limit=limit)
+    return table, routing.AccessTable(issuers=(provider.entry,), rules=rules, rate_limit=limit)
 
 
 @contextmanager
@@ -286,21 +282,26 @@ def rig(
     pool: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Iterator[Rig]:
-    """Run a proxy with so many replicas, each at an address of its own, behind it."""
-    said = {"body_limit_bytes": 8 << 20, "concurrency": 8, "connect_timeout_seconds": 1, "request_timeout_seconds": 3}
+    """Run a proxy with `number` replicas at different addresses."""
+    defaults = {
+        "body_limit_bytes": 8 << 20,
+        "concurrency": 8,
+        "connect_timeout_seconds": 1,
+        "request_timeout_seconds": 3,
+    }
     with issuer() as provider, _loop() as loop:
         stubs: list[Stub] = []
         for number in range(replicas):
             stub = Stub(stubs[0].port if stubs else 0, "abcdef"[number], f"127.0.0.{number + 1}")
             stub.start(credentials)
             stubs.append(stub)
-        lives = [upstream(host=stub.host) for stub in stubs]  # Where health checks are answered.
+        lives = [upstream(host=stub.host) for stub in stubs]  # They answer the health checks.
         ports = [_do(loop, live.__aenter__()).port for live in lives]
         addresses = [(socket.AF_INET, (stub.host, port)) for stub, port in zip(stubs, ports, strict=True)]
         has_tls = credentials is not None
         table, access = tables(provider, stubs[0].port, models, grpc_tls=has_tls, **pool or {})
-        front = running_proxy(folder, *addresses, table=table, access=access, **said | settings)
-        # Nobody balances load here who would have to learn that the proxy ends.
+        front = running_proxy(folder, *addresses, table=table, access=access, **defaults | settings)
+        # There is no load balancer here that would have to notice that the proxy stops.
         with patch.object(serve, "QUIET_SECONDS", 0.2):
             running = Rig(_do(loop, front.__aenter__()), loop, provider, stubs)
             try:
@@ -335,5 +336,5 @@ def _loop() -> Iterator[asyncio.AbstractEventLoop]:
 def until(true: Callable[[], bool], seconds: float = 5.0) -> None:
     end = time.monotonic() + seconds
     while not true():
-        assert time.monotonic() < end, "it did not happen"
+        assert time.monotonic() < end, "timeout"
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""A gRPC client that writes its frames by hand, on a socket."""
+"""A gRPC client that writes its frames by hand on a socket."""
 
 import contextlib
 import socket
@@ -27,7 +27,7 @@ def request(
     method: str = "POST",
     encoder: hpack.Encoder | None = None,
 ) -> bytes:
-    """Return a block of headers; one `encoder` for all of a connection makes those that come again short."""
+    """Return a header block. With one `encoder` for all of a connection, repeated headers become short."""
     fields = [
         (":method", method), (":scheme", "http"), (":path", path), (":authority", "x"), ("te", "trailers"),
         ("content-type", "application/grpc"),
@@ -36,13 +36,13 @@ def request(
     return bytes((encoder or hpack.Encoder()).encode(fields))
 
 
-# What the caller could take, as far as HTTP/2 knows: only that it does not read holds anybody.
+# The largest windows of HTTP/2, so that only a caller that does not read causes a pause.
 WIDE = PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HL", INITIAL_WINDOW_SIZE, LARGEST_WINDOW))
 WIDE += frame(WINDOW, 0, 0, struct.pack(">L", LARGEST_WINDOW - 65_535))
 
 
 class Peer:
-    """A connection; `frames` reads until it ends or nothing comes."""
+    """A connection. `frames` reads until it is closed or nothing arrives."""
 
     def __init__(self, running: Rig | int, hello: bytes = PREFACE + frame(SETTINGS)) -> None:
         self.sock = socket.socket()
@@ -53,7 +53,7 @@ class Peer:
         self.sock.sendall(hello)
 
     def send(self, *frames: bytes) -> "Peer":
-        with contextlib.suppress(OSError):  # it may have ended already; what it said is still to be read
+        with contextlib.suppress(OSError):  # it may be closed already, but its data can still be read
             self.sock.sendall(b"".join(frames))
         return self
 
@@ -80,15 +80,15 @@ class Peer:
         return int(struct.unpack_from(">LL", payload)[1])
 
     def headers_before_ping(self) -> dict[str, str]:
-        """Return the headers that come before a ping is answered: all that was sent is read by then."""
+        """Return the headers before the response to a ping. By then the proxy has read all sent data."""
         self.send(frame(PING, 0, 0, b"12345678"))
-        said: dict[str, str] = {}
+        received: dict[str, str] = {}
         for kind, _, _, payload in self.frames():
             if kind == PING:
                 break
             if kind == HEADERS:
-                said |= {str(name): str(value) for name, value in self.decoder.decode(payload)}
-        return said
+                received |= {str(name): str(value) for name, value in self.decoder.decode(payload)}
+        return received
 
     def headers(self) -> dict[str, str]:
         _, _, _, block = self.next(HEADERS)

@@ -1,4 +1,4 @@
-"""What callers make the proxy hold over gRPC is bounded, and given back; who would have more is told so."""
+"""Memory that callers use over gRPC is limited and released, and calls above the limit are refused."""
 
 import asyncio
 import struct
@@ -21,7 +21,6 @@ ENTRY = ("big", "x" * 4000)
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    """A proxy with little memory, and slots for many."""
     folder = tmp_path_factory.mktemp("small")
     models = (*MODELS, "large")
     with rig(folder, 1, models, memory_bytes=MEMORY, concurrency=1000, request_timeout_seconds=20) as running:
@@ -29,15 +28,15 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 
 def held(running: Rig) -> int:
-    """What is held beside the connections themselves."""
+    """Return the counted bytes without those of the connections."""
     memory, connections = running.proxy.shared.memory, running.proxy.grpc.connections
     return memory.strangers.held + memory.callers.held - sum(each.base_bytes for each in connections)
 
 
 def test_a_call_without_a_credential_is_refused_before_its_message(running: Rig) -> None:
     for more in ((), (("x-api-key", "nonsense"),), (("authorization", "Bearer nonsense"),)):
-        said = Peer(running).send(frame(HEADERS, 4, 1, request(*more))).headers()
-        assert said["grpc-status"] == "16"
+        received = Peer(running).send(frame(HEADERS, 4, 1, request(*more))).headers()
+        assert received["grpc-status"] == "16"
     running.until(lambda: held(running) == 0)
 
 
@@ -56,13 +55,13 @@ def test_streams_of_unauthenticated_callers_have_a_limited_share_of_memory(small
     peer, encoder = Peer(small), hpack.Encoder()
     check = request(*[ENTRY] * 6, path="/grpc.health.v1.Health/Check", encoder=encoder)
     again = request(*[ENTRY] * 6, path="/grpc.health.v1.Health/Check", encoder=encoder)
-    # One after the other: what has come and waits to be read counts, too, and would end the connection.
+    # One at a time: unread data counts too, and would end the connection.
     for number in range(1, 41, 2):
         peer.send(frame(HEADERS, 4, number, again if number > 1 else check))
-        said = peer.headers_before_ping()
-        if "grpc-status" in said:
+        received = peer.headers_before_ping()
+        if "grpc-status" in received:
             break
-    assert (said["grpc-status"], "send less at once" in said["grpc-message"]) == ("8", True)
+    assert (received["grpc-status"], "buffer limit" in received["grpc-message"]) == ("8", True)
     assert held(small) <= small.proxy.shared.memory.strangers.most
     assert method(small.channel(), "ModelInfer")(infer_request(), metadata=small.metadata(), timeout=5)
     peer.sock.close()
@@ -82,7 +81,7 @@ def test_a_block_of_headers_changes_the_size_of_their_table_twice_at_most() -> N
 
 def test_the_call_whose_cancelling_ends_its_connection_ends_too(one: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(h2, "MOST_CONTROL_FRAMES", 3)
-    monkeypatch.setattr(h2, "CONTROL_SECONDS", 60.0)  # On a slow machine, too, more comes before chatter is forgiven.
+    monkeypatch.setattr(h2, "CONTROL_SECONDS", 60.0)  # Even on a slow machine the count is not reset during the test.
     peer, shared = Peer(one), one.proxy.shared
     for number in range(1, 9, 2):
         opened = frame(HEADERS, 4, number, request(("authorization", f"Bearer {one.token()}")))
@@ -93,8 +92,6 @@ def test_the_call_whose_cancelling_ends_its_connection_ends_too(one: Rig, monkey
 
 
 class Sending(Http2Connection[None]):
-    """Sends data on every stream."""
-
     def __init__(self) -> None:
         super().__init__(lambda _: None, {}, b"")
 
@@ -109,7 +106,7 @@ def test_window_updates_beyond_the_sent_data_count_as_control_frames(more: int, 
         link = Sending()
         link.connection_made(Mock(spec=asyncio.Transport, get_extra_info=Mock(return_value=None)))
         link.data_received(frame(h2.SETTINGS) + b"".join(frame(HEADERS, 4, n, request()) for n in range(1, 41, 2)))
-        number = 20 * h2.UPDATES_OF_DATA + h2.MOST_CONTROL_FRAMES - 1 + more  # the settings are one
+        number = 20 * h2.UPDATES_OF_DATA + h2.MOST_CONTROL_FRAMES - 1 + more  # the settings count as one frame
         link.data_received(frame(WINDOW, 0, 0, struct.pack(">L", 1)) * number)
         await asyncio.sleep(0)
         return link.is_ending
@@ -121,11 +118,11 @@ def test_large_bodies_of_several_callers_are_read_in_turn(one: Rig, monkeypatch:
     waiting: list[Callable[[], None]] = []
     monkeypatch.setattr(one.proxy.shared.bulk_reads, "add", lambda _, step: waiting.append(step))
     infer = method(one.channel(), "ModelInfer")
-    infer(infer_request(), metadata=one.metadata(), timeout=5)  # who calls is known by now
+    infer(infer_request(), metadata=one.metadata(), timeout=5)  # authenticates the caller
     large = infer.future(infer_request(data=bytes(4_000_000)), metadata=one.metadata(), timeout=20)
     until(lambda: bool(waiting))
     time.sleep(0.3)
-    assert (len(waiting), large.done()) == (1, False), "it is read no further before its turn"
+    assert (len(waiting), large.done()) == (1, False), "nothing more is read before its turn"
     assert method(one.channel(), "ModelInfer")(infer_request(), metadata=one.metadata(), timeout=5), "others go on"
     while not large.done():
         if waiting:

@@ -1,4 +1,4 @@
-"""What goes wrong in the proxy itself ends one call, with INTERNAL and a line in the log, and no other call."""
+"""An internal error of the proxy ends one call with INTERNAL and a log line, but no other call."""
 
 from pathlib import Path
 from typing import Any

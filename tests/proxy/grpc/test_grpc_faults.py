@@ -1,4 +1,4 @@
-"""What goes wrong behind the proxy, and the proxy's own end: a call has an answer, or an error that says what to do."""
+"""Failures of replicas, and stopping proxies: each call gets a response, or an error with a remedy."""
 
 import contextlib
 import socket
@@ -37,7 +37,7 @@ def replicas(rig: Rig) -> list[Replica]:
 
 @contextlib.contextmanager
 def faulty(stub: Stub, what: Any) -> Iterator[list[socket.socket]]:
-    """Listen where a replica did, and do this to each connection. Yields those that came."""
+    """Replace a replica by a socket that does this with each connection. Yield the connections."""
     stub.stop()
     connections: list[socket.socket] = []
     with socket.create_server((stub.host, stub.port)) as listener:
@@ -81,7 +81,7 @@ def test_a_replica_that_refuses_is_passed_over_without_an_error(two: Rig) -> Non
         assert replica_of(call(infer_request(), metadata=two.metadata(), timeout=5)) == "b"
 
 
-def test_a_replica_that_stops_in_peace_loses_no_call(two: Rig) -> None:
+def test_a_replica_that_stops_gracefully_loses_no_call(two: Rig) -> None:
     call = method(two.channel(), "ModelInfer")
     for _ in range(20):
         call(infer_request(), metadata=two.metadata())
@@ -89,7 +89,7 @@ def test_a_replica_that_stops_in_peace_loses_no_call(two: Rig) -> None:
     until(lambda: sum(len(stub.asked) for stub in two.stubs) >= 26)
     stopping = threading.Thread(target=two.stubs[0].stop, args=(5,))
     stopping.start()
-    # What is on its way when the replica says farewell, grpcio's server answers with CANCELLED: that is an answer.
+    # When a server of grpcio stops, it answers calls in flight with CANCELLED, which is a response.
     [lines] = [each for place, each in two.proxy.grpc.context.upstreams._replicas.items() if place is replicas(two)[0]]
     two.until(lambda: not any(map(lines.take, range(LANES))))
     calls += [call.future(infer_request(), metadata=two.metadata(), timeout=5) for _ in range(20)]
@@ -130,7 +130,7 @@ def test_an_invalid_response_of_a_replica_is_reported(one: Rig, what: Any, why: 
         after_request(frame(GOAWAY, 0, 0, bytes(8)), close=False),
         socket.socket.close,
     ],
-    ids=["refused", "nothing was begun", "cut before a word was said"],
+    ids=["refused", "nothing was begun", "cut before any data"],
 )
 def test_a_call_that_a_replica_did_not_begin_is_sent_to_another(two: Rig, what: Any) -> None:
     with faulty(two.stubs[0], what) as connections:
@@ -141,7 +141,7 @@ def test_a_call_that_a_replica_did_not_begin_is_sent_to_another(two: Rig, what: 
 
 def test_a_replica_that_dies_in_a_stream_ends_it_with_an_error(one: Rig) -> None:
     talk = Talk(one)
-    talk.ask()
+    talk.exchange()
     one.stubs[0].stop()
     assert talk.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
     talk.end()
@@ -166,7 +166,7 @@ def test_a_call_that_waited_for_its_slot_and_finds_no_replica_is_refused_and_lea
         one.until(lambda: shared.memory.callers.held == 0)
 
 
-@pytest.mark.usefixtures("no_health_checks")  # one that comes late on a busy machine would close it again
+@pytest.mark.usefixtures("no_health_checks")  # on a busy machine a late check would close it again
 def test_a_replica_that_hangs_is_left_alone_unless_callers_just_wait_no_longer(one: Rig) -> None:
     infer = method(one.channel(), "ModelInfer")
     breaker = replicas(one)[0].breaker
@@ -180,7 +180,6 @@ def test_a_replica_that_hangs_is_left_alone_unless_callers_just_wait_no_longer(o
 
 
 def fall_silent(rig: Rig, replica: Replica) -> None:
-    """Have health checks find no answer of a replica."""
     pools = rig.proxy.config.routes.pools.values()
     pool = next(pool for pool in pools if replica in pool.replicas)
 
@@ -211,7 +210,7 @@ def test_a_read_only_call_is_retried_elsewhere_or_refused_if_its_replica_falls_s
 
 
 def test_a_call_whose_response_is_not_read_releases_its_slot_once(one: Rig) -> None:
-    nothing = struct.pack(">HL", INITIAL_WINDOW_SIZE, 0)  # of the answer's body
+    nothing = struct.pack(">HL", INITIAL_WINDOW_SIZE, 0)  # of the response's body
     headers, message = request(("authorization", f"Bearer {one.token()}")), infer_request().SerializeToString()
     data = b"\0" + len(message).to_bytes(4) + message
     peer = Peer(one, PREFACE + frame(SETTINGS, 0, 0, nothing))
@@ -233,7 +232,9 @@ def test_health_is_checked_and_not_watched(tmp_path: Path) -> None:
         assert error.code() == grpc.StatusCode.NOT_FOUND
         with pytest.raises(grpc.RpcError) as unimplemented:
             next(health.Watch(health_pb2.HealthCheckRequest()))
-        assert unimplemented.value.code() == grpc.StatusCode.UNIMPLEMENTED  # clients then take the proxy for healthy
+        assert (
+            unimplemented.value.code() == grpc.StatusCode.UNIMPLEMENTED
+        )  # clients then assume that the proxy is healthy
         one.on_loop(lambda: setattr(one.proxy.shared, "draining", True))
         assert health.Check(health_pb2.HealthCheckRequest()).status == health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -243,11 +244,11 @@ def test_stopping_lets_calls_finish_and_ends_those_that_take_too_long(tmp_path: 
         call = method(one.channel(), "ModelInfer")
         call(infer_request(), metadata=one.metadata())
         talk = Talk(one)
-        talk.ask()
+        talk.exchange()
         slow = [call.future(infer_request("hang"), metadata=one.metadata(), timeout=5) for _ in range(8)]
         one.until(lambda: len(one.proxy.shared.open_calls) == 9)
         stopping = threading.Thread(target=lambda: one.do(one.proxy.stop()))
-        with patch.object(serve, "QUIET_SECONDS", 60.0):  # however long those take that are late
+        with patch.object(serve, "QUIET_SECONDS", 60.0):  # longer than any late call
             stopping.start()
             one.until(lambda: one.proxy.shared.draining)
             late = [
@@ -257,7 +258,7 @@ def test_stopping_lets_calls_finish_and_ends_those_that_take_too_long(tmp_path: 
             assert {each.code() for each in late} == {grpc.StatusCode.OK}
         one.stubs[0].release.set()
         assert {each.code() for each in slow} == {grpc.StatusCode.OK}
-        assert talk.ask(id="still").id == "still"
+        assert talk.exchange(id="still").id == "still"
         assert talk.code() == grpc.StatusCode.UNAVAILABLE
         assert "stopping" in talk.call.details()
         stopping.join()

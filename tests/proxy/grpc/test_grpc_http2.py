@@ -1,4 +1,4 @@
-"""HTTP/2 itself, as attackers and odd clients speak it: frames by hand, on a socket."""
+"""HTTP/2 as attackers and unusual clients speak it: hand-written frames on a socket."""
 
 import asyncio
 import socket
@@ -41,7 +41,7 @@ from .peer import (
 
 BIG = b"\x00" * 70_000
 WINDOW_1 = struct.pack(">L", 1)
-OPENED = request(path="/grpc.health.v1.Health/Check")  # Which waits for its message.
+OPENED = request(path="/grpc.health.v1.Health/Check")  # It waits for its message.
 BROKEN: list[Any] = [
     (PROTOCOL, [frame(DATA, 0, 1, b"x")]),
     (PROTOCOL, [frame(DATA, 0, 0, b"x")]),
@@ -86,7 +86,7 @@ BROKEN: list[Any] = [
 def test_a_connection_that_violates_the_protocol_gets_a_goaway_and_is_closed(
     running: Rig, monkeypatch: pytest.MonkeyPatch, code: int, frames: list[bytes]
 ) -> None:
-    monkeypatch.setattr(h2, "CONTROL_SECONDS", 60.0)  # a machine that is slow, or busy, takes few calls a second
+    monkeypatch.setattr(h2, "CONTROL_SECONDS", 60.0)  # a slow or busy machine processes few calls per second
     peer = Peer(running).send(*frames)
     assert peer.farewell() == code
     for _ in peer.frames():
@@ -115,7 +115,7 @@ TRAILERS = bytes(hpack.Encoder().encode([("x-checksum", "1"), ("grpc-foo", "2")]
 
 
 def test_trailers_end_a_request(running: Rig) -> None:
-    """RFC 9113, 8.1; some clients send them, and nothing here reads them."""
+    """RFC 9113, 8.1. Some clients send trailers, which the proxy ignores."""
     block = request(("content-length", "5"), path=CHECK)
     peer = Peer(running).send(frame(HEADERS, 4, 1, block), frame(DATA, 0, 1, EMPTY), frame(HEADERS, 5, 1, TRAILERS))
     assert peer.headers()[":status"] == "200"
@@ -180,10 +180,10 @@ def test_requests_other_than_grpc_get_an_http_status(running: Rig) -> None:
         assert Peer(running).send(frame(HEADERS, 5, 1, block)).headers()[":status"] == status
 
 
-@pytest.mark.parametrize("flags", [4, 5], ids=["a message to come", "no message"])
+@pytest.mark.parametrize("flags", [4, 5], ids=["a message follows", "no message"])
 @pytest.mark.parametrize("encoding", ["gzip", "snappy"])
 def test_a_compressed_call_is_refused_with_the_accepted_encodings(running: Rig, flags: int, encoding: str) -> None:
-    """As gRPC has it (doc/compression.md): UNIMPLEMENTED, and the encodings that are supported."""
+    """gRPC's doc/compression.md: UNIMPLEMENTED, and the supported encodings."""
     answer = Peer(running).send(frame(HEADERS, flags, 1, request(("grpc-encoding", encoding)))).headers()
     assert (answer["grpc-status"], answer["grpc-accept-encoding"]) == ("12", "identity")
 
@@ -219,7 +219,7 @@ def test_padding_priorities_and_any_cut_of_the_bytes_change_nothing(running: Rig
     assert peer.next(DATA)[3] == b"\0\0\0\0\x02\x08\x01"
 
 
-def test_a_tiny_window_is_kept_to(running: Rig) -> None:
+def test_a_tiny_window_is_respected(running: Rig) -> None:
     hello = PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HL", 4, 3))
     peer = Peer(running, hello).send(frame(HEADERS, 4, 1, request(path="/grpc.health.v1.Health/Check")), health())
     got = peer.next(DATA)[3]
@@ -236,7 +236,7 @@ def test_a_tiny_window_is_kept_to(running: Rig) -> None:
     assert peer.headers()["grpc-status"] == "0"
 
 
-def test_a_farewell_of_the_callers_ends_nothing_that_is_under_way(running: Rig) -> None:
+def test_a_callers_goaway_ends_no_call_in_flight(running: Rig) -> None:
     peer = Peer(running).send(frame(HEADERS, 4, 1, request(path="/grpc.health.v1.Health/Check")))
     peer.send(frame(GOAWAY, 0, 0, b"\0" * 8), health())
     assert peer.next(DATA)[3] == b"\0\0\0\0\x02\x08\x01"
@@ -249,7 +249,7 @@ chaos = st.lists(any_frame, max_size=30)
 
 @given(chaos)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_no_frames_whatever_hurt_anybody_else(running: Rig, frames: list[bytes]) -> None:
+def test_arbitrary_frames_affect_no_other_caller(running: Rig, frames: list[bytes]) -> None:
     peer = Peer(running).send(*frames)
     peer.sock.shutdown(socket.SHUT_WR)
     for _ in peer.frames():
@@ -268,8 +268,6 @@ def written(link: Http2Connection[None]) -> bytes:
 
 
 class Hoarder(Http2Connection[None]):
-    """Gives no credit."""
-
     def __init__(self) -> None:
         super().__init__(lambda _: None, {}, b"")
 
@@ -278,7 +276,7 @@ class Hoarder(Http2Connection[None]):
 
 
 class Laborious(Hoarder):
-    """Answers every stream at once, and counts the work that updates of windows make."""
+    """Answers every stream immediately, and counts the work that window updates cause."""
 
     work = 0
 
@@ -313,7 +311,7 @@ def window(size: int) -> bytes:
     ids=["of the connection", "of single streams", "in one frame of settings", "in many frames of settings"],
 )
 def test_small_updates_of_windows_make_little_work(updates: bytes) -> None:
-    """Each costs its sender a few bytes, and whoever answers a look at every stream: it is one look for all of them."""
+    """Each costs its sender a few bytes, but could cost the proxy a pass over every stream: one pass serves all."""
 
     async def run() -> tuple[int, bytes]:
         link = Laborious()
@@ -327,13 +325,13 @@ def test_small_updates_of_windows_make_little_work(updates: bytes) -> None:
         await asyncio.sleep(0)
         return work, written(link)
 
-    work, said = asyncio.run(run())
+    work, received = asyncio.run(run())
     assert work <= 400
-    assert said.count(b"answer") >= 98, "all that was held has gone out"
+    assert received.count(b"answer") >= 98, "all waiting data was sent"
 
 
 @pytest.mark.parametrize(("pieces", "code"), [([65_535], None), ([65_535, 1], FLOW), ([30_000, 30_000, 5_536], FLOW)])
-def test_more_data_than_there_is_room_for_ends_the_connection(pieces: list[int], code: int | None) -> None:
+def test_data_beyond_the_window_ends_the_connection(pieces: list[int], code: int | None) -> None:
     async def run() -> bytes:
         link = Hoarder()
         link.connection_made(transport())
@@ -343,5 +341,5 @@ def test_more_data_than_there_is_room_for_ends_the_connection(pieces: list[int],
         await asyncio.sleep(0)
         return written(link)
 
-    said = frame(GOAWAY, 0, 0, struct.pack(">LL", 1, code or 0))[3:17]
-    assert (said in asyncio.run(run())) == (code is not None)
+    goaway = frame(GOAWAY, 0, 0, struct.pack(">LL", 1, code or 0))[3:17]
+    assert (goaway in asyncio.run(run())) == (code is not None)

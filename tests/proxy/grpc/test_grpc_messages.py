@@ -1,4 +1,4 @@
-"""What is read of messages is the same however they are cut."""
+"""Messages are parsed in the same way however they are cut into pieces."""
 
 import pytest
 from hypothesis import given, settings
@@ -37,7 +37,7 @@ message = st.builds(
 
 
 def taken(data: bytes, cuts: list[int], version: str | None) -> tuple[list[RequestedModel], bytes]:
-    """What is asked, and what is passed on, when it comes in pieces."""
+    """Return the requested models and the forwarded bytes for data that arrives in pieces."""
     reader = MessageReader(LIMIT, False)
     asked: list[RequestedModel] = []
     passed = b""
@@ -74,8 +74,8 @@ def test_messages_are_understood_and_get_their_version_wherever_they_are_cut(
     asked, passed = taken(data, cuts, version)
     for each, found in zip(messages, asked, strict=True):
         assert (found.model, found.version) == (each.model_name, each.model_version or None)
-        said = each.parameters["sequence_id"] if "sequence_id" in each.parameters else pb.InferParameter()
-        assert found.sequence.decode() == str(said.int64_param or said.uint64_param or said.string_param or "")
+        sent = each.parameters["sequence_id"] if "sequence_id" in each.parameters else pb.InferParameter()
+        assert found.sequence.decode() == str(sent.int64_param or sent.uint64_param or sent.string_param or "")
         length = int.from_bytes(passed[1:5])
         assert passed[0] == 0
         got = pb.ModelInferRequest.FromString(passed[5 : 5 + length])
@@ -96,7 +96,7 @@ def test_a_message_is_refused_or_means_the_same_to_triton_as_to_the_proxy(body: 
     try:
         got = pb.ModelInferRequest.FromString(passed[5:])
     except Exception:
-        return  # Triton refuses it, and so does this
+        return  # Triton refuses it, and so does the proxy
     assert (got.model_name, got.model_version) == (asked.model, asked.version or "")
 
 

@@ -1,4 +1,4 @@
-"""Callers share a link to a replica: whatever one of them does, the calls of the others go on."""
+"""Callers share a connection to a replica, but none of them can affect the calls of the others."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ MANY = 2 * h2.MOST_CONTROL_FRAMES
 
 
 async def link() -> tuple[UpstreamConnection, Mock]:
-    """A link to a replica that has said its settings, and what it writes to."""
+    """Return a connection to a replica that has sent its settings, and the transport that it writes to."""
     made, transport = UpstreamConnection(), Mock(spec=asyncio.Transport, get_extra_info=Mock(return_value=Mock()))
     made.connection_made(transport)
     made.data_received(frame(SETTINGS))
@@ -44,7 +44,7 @@ LATE = {
 def test_frames_of_calls_that_the_proxy_has_reset_do_not_end_the_link(
     is_cancelled: bool, times: int, late: Callable[[int], bytes]
 ) -> None:
-    """Triton sends six resets for each. If a replica resets a call itself, only the first frame is about that."""
+    """Triton sends six resets for each. If a replica resets a call itself, only the first frame concerns the call."""
 
     async def run() -> bool:
         made, _ = await link()
@@ -73,8 +73,8 @@ def test_frames_that_no_call_explains_end_the_link_of_a_replica(chatter: bytes) 
         await asyncio.sleep(0)
         return b"".join(bytes(each.args[0]) for each in transport.write.call_args_list)
 
-    said = frame(GOAWAY, 0, 0, h2.UINT32.pack(3) + h2.UINT32.pack(CALM))[3:]
-    assert said in asyncio.run(run())
+    goaway = frame(GOAWAY, 0, 0, h2.UINT32.pack(3) + h2.UINT32.pack(CALM))[3:]
+    assert goaway in asyncio.run(run())
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def patient(tmp_path: Path) -> Iterator[Rig]:
 
 @pytest.fixture
 def waiting(patient: Rig) -> Iterator[None]:
-    """Somebody else's call, under way on the same link all along."""
+    """Keep another caller's call in flight on the same connection during the test."""
     call = method(patient.channel(), "ModelInfer")
     made = call.future(infer_request("hang"), metadata=patient.metadata(), timeout=20)
     until(lambda: len(patient.stubs[0].asked) == 1)
@@ -97,7 +97,7 @@ def waiting(patient: Rig) -> Iterator[None]:
 @pytest.mark.parametrize("size", [7_000, 100_000, h2.MOST_ANSWER_HEAD_BYTES - 1000, 4_000_000])
 @pytest.mark.usefixtures("waiting")
 def test_a_long_error_keeps_its_code_and_ends_no_call_of_another(patient: Rig, size: int) -> None:
-    """The client has gRPC's default limits, 8 KiB of trailers among them."""
+    """The client has gRPC's default limits, including 8 KiB of trailers."""
     error = refused(method(patient.channel(), "ModelInfer"), infer_request("wordy", id=str(size)), patient.metadata())
     assert error.code() == grpc.StatusCode.INVALID_ARGUMENT
     assert error.details() == f"{'x' * MOST_MESSAGE_BYTES} …"

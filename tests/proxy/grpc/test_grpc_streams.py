@@ -1,4 +1,4 @@
-"""Streams: one call, one replica, each message decided."""
+"""Streams: one call and one replica, with each message authorised."""
 
 import itertools
 import time
@@ -30,7 +30,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 
 def talk_in(rig: Rig, timeout: float | None = None) -> Talk:
-    """Open a stream as a caller of its own: each has its own limit."""
+    """Open a stream as a new caller, which has a separate rate limit."""
     return Talk(rig, timeout=timeout, token=rig.token(f"s{next(names)}"))
 
 
@@ -38,7 +38,7 @@ def test_messages_come_and_go_in_turn_at_one_replica(three: Rig) -> None:
     talk = talk_in(three)
     replicas = set()
     for number in range(30):
-        heard = talk.ask(id=str(number))
+        heard = talk.exchange(id=str(number))
         assert heard.id == str(number)
         replicas.add(replica_of(heard))
     talk.end()
@@ -54,7 +54,7 @@ def test_a_stream_in_which_a_message_reports_an_error_counts_as_failed(
 ) -> None:
     with caplog.at_level("INFO", "tidegate_proxy.calls"):
         talk = talk_in(one)
-        talk.ask(model, id="x" * 20_000)
+        talk.exchange(model, id="x" * 20_000)
         talk.end()
         assert [message.error_message for message in talk.call][-1:] == (["the end"] if code else [])
         assert talk.call.code() == grpc.StatusCode.OK, "the caller gets what the server sent"
@@ -65,7 +65,7 @@ def test_a_stream_in_which_a_message_reports_an_error_counts_as_failed(
     assert (line.levelname, line.said["status"]) == (level, code)  # type: ignore[attr-defined]
 
 
-def test_each_message_is_decided(three: Rig) -> None:
+def test_each_message_is_authorised(three: Rig) -> None:
     for second, code in (
         ("secret", grpc.StatusCode.NOT_FOUND),
         ("elsewhere", grpc.StatusCode.INVALID_ARGUMENT),
@@ -73,8 +73,8 @@ def test_each_message_is_decided(three: Rig) -> None:
     ):
         before = sum(len(stub.asked) for stub in three.stubs)
         talk = talk_in(three)
-        talk.ask()
-        talk.say(infer_request(second))
+        talk.exchange()
+        talk.send(infer_request(second))
         assert talk.code() == code
         assert sum(len(stub.asked) for stub in three.stubs) == before + 1
 
@@ -82,16 +82,16 @@ def test_each_message_is_decided(three: Rig) -> None:
 def test_each_message_counts_against_the_limit(three: Rig) -> None:
     talk = talk_in(three)
     for number in range(200):
-        talk.ask(id=str(number))
-    talk.say(*(infer_request() for _ in range(200)))  # one a second is earned meanwhile
+        talk.exchange(id=str(number))
+    talk.send(*(infer_request() for _ in range(200)))  # the limit grows by one per second
     assert talk.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 def test_a_stream_has_one_version_of_a_model(three: Rig) -> None:
     seen = set()
-    for _ in range(24):  # each has one or the other by chance
+    for _ in range(24):  # each has a random version
         talk = talk_in(three)
-        talk.say(*(infer_request("split") for _ in range(6)))
+        talk.send(*(infer_request("split") for _ in range(6)))
         versions = {talk.hear().infer_response.model_version for _ in range(6)}
         assert len(versions) == 1
         seen |= versions
@@ -102,14 +102,14 @@ def test_a_stream_has_one_version_of_a_model(three: Rig) -> None:
 def test_sequences_stay_at_their_replica_whichever_way_they_come(three: Rig) -> None:
     call = method(three.channel(), "ModelInfer")
     used = set()
-    for number in range(16):  # all of them at one of three replicas by chance: once in ten million runs
+    for number in range(16):  # all of them randomly at one of three replicas: once in ten million runs
         found = set()
         request = infer_request()
         request.parameters["sequence_id"].int64_param = number + 1
         for _ in range(4):
             found.add(replica_of(call(request, metadata=three.metadata())))
         talk = talk_in(three)
-        talk.say(request)
+        talk.send(request)
         found.add(replica_of(talk.hear().infer_response))
         talk.end()
         assert len(found) == 1
@@ -121,7 +121,7 @@ def test_a_caller_that_disconnects_frees_the_replica(three: Rig) -> None:
     for stub in three.stubs:
         stub.cancelled.clear()
     talk = talk_in(three)
-    talk.ask()
+    talk.exchange()
     talk.call.cancel()
     until(lambda: any(stub.cancelled.is_set() for stub in three.stubs))
     three.until(lambda: not three.proxy.shared.open_calls and not three.proxy.grpc.context.streams.in_flight)
@@ -129,7 +129,7 @@ def test_a_caller_that_disconnects_frees_the_replica(three: Rig) -> None:
 
 def test_a_deadline_ends_a_stream(three: Rig) -> None:
     talk = talk_in(three, timeout=0.5)
-    talk.say(infer_request())
+    talk.send(infer_request())
     assert talk.code() == grpc.StatusCode.DEADLINE_EXCEEDED
     three.until(lambda: not three.proxy.shared.open_calls)
 
@@ -142,12 +142,12 @@ def test_a_stream_without_a_message_ends_well(three: Rig) -> None:
 
 
 def test_idle_streams_keep_no_other_call_waiting_and_their_number_is_bounded(three: Rig) -> None:
-    talks = [talk_in(three) for _ in range(6)]  # of 8: two are for other models
+    talks = [talk_in(three) for _ in range(6)]  # of 8 slots: two are for other models
     for talk in talks:
-        talk.ask()
+        talk.exchange()
     assert method(three.channel(), "ModelInfer")(infer_request(), metadata=three.metadata(), timeout=2)
     waiting = talk_in(three)
-    waiting.say(infer_request())
+    waiting.send(infer_request())
     talks[0].end()
     waiting.hear()
     for talk in (*talks[1:], waiting):
@@ -171,7 +171,7 @@ def test_a_caller_that_stops_reading_pauses_its_stream_without_using_memory(thre
     while time.monotonic() < end:
         most = max(most, three.on_loop(held))
         time.sleep(0.01)
-    assert most < MOST_UNSENT + 2 * STREAM_WINDOW  # it has come to that, and stays there
+    assert most < MOST_UNSENT + 2 * STREAM_WINDOW  # it grows no further
     assert len(three.proxy.shared.open_calls) == 1
     frames = itertools.takewhile(lambda each: not (each[0] == HEADERS and each[1] & 1), peer.frames())
     received = sum(len(payload) for kind, _, _, payload in frames if kind == DATA)
@@ -182,8 +182,8 @@ def test_a_caller_that_stops_reading_pauses_its_stream_without_using_memory(thre
 def test_a_stream_whose_model_has_moved_to_another_pool_must_be_reopened(one: Rig) -> None:
     folder = one.setup.root
     talk, other = Talk(one), Talk(one)
-    talk.ask()
-    other.ask("slow")
+    talk.exchange()
+    other.exchange("slow")
     table = routing.RoutingTable.model_validate_json((folder / "routing" / "routing.json").read_bytes())
     server = table.servers[0]
     pools = (*server.pools, server.pools[0].model_copy(update={"name": "two"}))
@@ -192,14 +192,14 @@ def test_a_stream_whose_model_has_moved_to_another_pool_must_be_reopened(one: Ri
     before = one.proxy.shared.authorizer.generation
     write_tables(folder, table.model_copy(update={"servers": servers, "models": models}))
     one.until(lambda: one.proxy.shared.authorizer.generation > before)
-    other.ask("slow")  # whose model is where it was lives on
-    talk.say(infer_request())
+    other.exchange("slow")  # its model is still in the same pool, so the stream continues
+    talk.send(infer_request())
     assert talk.code() == grpc.StatusCode.UNAVAILABLE
     assert "open another stream" in talk.call.details()
     status = rpc_status.from_call(talk.call)
     assert status is not None
     assert any(each.type_url.endswith("RetryInfo") for each in status.details)
     again = Talk(one)
-    again.ask()
-    again.say(infer_request("slow"))
+    again.exchange()
+    again.send(infer_request("slow"))
     assert again.code() == grpc.StatusCode.INVALID_ARGUMENT

@@ -1,4 +1,4 @@
-"""gRPC over TLS: to callers, with a certificate that changes, and to replicas, for whom an authority vouches."""
+"""gRPC over TLS: to callers, with a certificate that changes, and to replicas, with a CA file."""
 
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ def test_callers_are_served_over_tls_and_a_new_certificate_is_taken_over(tmp_pat
             return True
 
         until(changed, 10)
-        call(infer_request(), metadata=running.metadata(), timeout=5)  # the old connection goes on
+        call(infer_request(), metadata=running.metadata(), timeout=5)  # the old connection still works
         with pytest.raises(grpc.RpcError):
             infer(running)
 

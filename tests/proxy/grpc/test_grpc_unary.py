@@ -1,4 +1,4 @@
-"""Calls with one message each way, through the proxy to a replica that speaks real gRPC."""
+"""Calls with one message in each direction, through the proxy to a replica with real gRPC."""
 
 import itertools
 import logging
@@ -35,9 +35,9 @@ def test_a_replicas_own_error_comes_untouched(running: Rig, infer: Any) -> None:
     error: Any = refused(infer, infer_request("broken"), running.metadata())
     assert error.code() == grpc.StatusCode.FAILED_PRECONDITION
     assert error.details() == "no: 100 % ü"
-    told = dict(error.trailing_metadata())
-    assert (told["why"], told["why-bin"]) == ("because", b"\x00\xff")
-    assert "grpc-status-details-bin" not in told
+    received = dict(error.trailing_metadata())
+    assert (received["why"], received["why-bin"]) == ("because", b"\x00\xff")
+    assert "grpc-status-details-bin" not in received
 
 
 def test_credentials_and_tritons_restricted_key_are_not_forwarded_but_other_metadata_is(
@@ -56,9 +56,9 @@ def test_credentials_and_tritons_restricted_key_are_not_forwarded_but_other_meta
             ("own-bin", b"\x00"),
         ),
     )
-    told = running.stubs[0].asked[-1][2]
-    assert {"traceparent", "own", "own-bin", "x-request-id", "user-agent"} == set(told)
-    assert told["own-bin"] == b"\x00"
+    received = running.stubs[0].asked[-1][2]
+    assert {"traceparent", "own", "own-bin", "x-request-id", "user-agent"} == set(received)
+    assert received["own-bin"] == b"\x00"
 
 
 @pytest.mark.parametrize(
@@ -86,10 +86,10 @@ def test_denied_calls_are_refused_with_a_reason(
     assert len(running.stubs[0].asked) == before
 
 
-@pytest.mark.parametrize("said", [(), (("authorization", "Bearer no.token.at-all"),), (("x-api-key", "wrong"),)])
-def test_invalid_credentials_are_refused_with_a_reason(running: Rig, infer: Any, said: Metadata) -> None:
+@pytest.mark.parametrize("sent", [(), (("authorization", "Bearer no.token.at-all"),), (("x-api-key", "wrong"),)])
+def test_invalid_credentials_are_refused_with_a_reason(running: Rig, infer: Any, sent: Metadata) -> None:
     before = len(running.stubs[0].asked)
-    error: Any = refused(infer, infer_request(), said)
+    error: Any = refused(infer, infer_request(), sent)
     assert (error.code(), reason(error)) == (grpc.StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED")
     assert "no.token" not in error.details()
     assert len(running.stubs[0].asked) == before
@@ -101,7 +101,7 @@ def test_a_caller_that_may_only_inspect_gets_permission_denied(running: Rig, inf
     assert method(running.channel(), "ModelReady")(pb.ModelReadyRequest(name="echo"), metadata=metadata).ready
 
 
-def test_questions_about_a_model_are_no_calls(one: Rig) -> None:
+def test_inspecting_a_model_is_not_counted_as_a_call(one: Rig) -> None:
     channel, metadata = one.channel(), one.metadata()
     for name in ("Ready", "Metadata", "Config", "Statistics"):
         method(channel, f"Model{name}")(getattr(pb, f"Model{name}Request")(name="echo"), metadata=metadata)
@@ -117,7 +117,7 @@ def test_too_many_requests_are_refused_with_the_time_to_wait(running: Rig, infer
         infer(infer_request(), metadata=metadata)
 
     def infer_on(*asked: Any, **how: Any) -> None:
-        for _ in range(200):  # The first one, unless more than a second has passed: one a second is earned.
+        for _ in range(200):  # The first one, unless more than a second has passed: the limit grows by one per second.
             infer(*asked, **how)
 
     error = refused(infer_on, infer_request(), metadata)
@@ -141,8 +141,8 @@ def test_servers_report_liveness_and_metadata(running: Rig) -> None:
     assert method(channel, "ServerMetadata")(pb.ServerMetadataRequest(), metadata=main).name == "a"
     ask = method(channel, "ServerMetadata")
     assert refused(ask, pb.ServerMetadataRequest()).code() == grpc.StatusCode.UNAUTHENTICATED
-    nobody = running.metadata(("inference-server", "nobody"))
-    assert refused(ask, pb.ServerMetadataRequest(), nobody).code() == grpc.StatusCode.NOT_FOUND
+    unknown = running.metadata(("inference-server", "nobody"))
+    assert refused(ask, pb.ServerMetadataRequest(), unknown).code() == grpc.StatusCode.NOT_FOUND
 
 
 CLOSED = [
@@ -221,7 +221,7 @@ def test_the_callers_deadline_goes_on_and_the_proxys_own_caps_it(running: Rig, i
 
 def test_a_call_to_a_hung_replica_times_out_and_is_counted(running: Rig, infer: Any) -> None:
     stub = running.stubs[0]
-    for timeout in (1.0, 5):  # the caller's, in which the call comes to the replica, and the proxy's of 3
+    for timeout in (1.0, 5):  # the caller's deadline, which the replica gets too, and the proxy's limit of 3 s
         stub.cancelled.clear()
         stub.release.clear()
         error = refused(infer, infer_request("hang"), running.metadata(), timeout)
@@ -242,7 +242,7 @@ def test_a_call_whose_caller_has_left_keeps_its_slot_until_the_replica_has_answe
     running.until(lambda: [type(each) for each in shared.open_calls] == [UpstreamStream])
     assert (shared.limiter.in_flight, len(shared.open_calls)) == (1, 1)
     assert shared.memory.callers.held > 0
-    assert not stub.cancelled.is_set(), "the replica hears of no reset"
+    assert not stub.cancelled.is_set(), "the replica gets no reset"
     stub.release.set()
     running.until(lambda: not running.proxy.shared.open_calls and not running.proxy.shared.limiter.in_flight)
     pools = running.proxy.config.routes.pools

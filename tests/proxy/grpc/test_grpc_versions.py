@@ -1,4 +1,4 @@
-"""Over gRPC, too: a model's alias decides on its version, and calls have spans when asked."""
+"""Over gRPC too, a model's alias selects the version, and calls have spans if configured."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,16 +15,16 @@ from .harness import Rig, Talk, infer_request, method, rig
 
 @pytest.fixture
 def aliased(tmp_path: Path) -> Iterator[tuple[Rig, list[str]]]:
-    """A proxy whose replica tells over HTTP which version is the champion; and what it was asked there."""
+    """Run a proxy whose replica returns the version of the alias over HTTP. Yield also the URLs of these requests."""
     asked: list[str] = []
 
-    def tell(path: str, _: Mapping[str, str]) -> Reply:
+    def respond(path: str, _: Mapping[str, str]) -> Reply:
         if path != LIVE_PATH:
             asked.append(path)
         return json_reply({"parameters": {"tidegate.alias.champion": {"string_value": "7"}}})
 
     models = [routing.Model(name=name, server="main", pool="one", alias="champion") for name in ("echo", "slow")]
-    with answering(tell) as url, rig(tmp_path, models=models) as running:
+    with answering(respond) as url, rig(tmp_path, models=models) as running:
         running.setup.leads_to(int(url.rpartition(":")[2]))
         running.do(running.setup.look_up())
         yield running, asked
@@ -33,7 +33,7 @@ def aliased(tmp_path: Path) -> Iterator[tuple[Rig, list[str]]]:
 def test_each_message_of_a_stream_gets_the_version_of_its_models_alias(aliased: tuple[Rig, list[str]]) -> None:
     rig, asked = aliased
     talk = Talk(rig)
-    talk.say(infer_request("echo"), infer_request("slow"), infer_request("echo"))
+    talk.send(infer_request("echo"), infer_request("slow"), infer_request("echo"))
     assert [talk.hear().infer_response.model_version for _ in range(3)] == ["7"] * 3
     assert len(asked) == 2
     talk.end()
@@ -45,7 +45,7 @@ STATE = "a=" + "x" * 300
 CONTEXT = (("traceparent", PARENT), ("tracestate", STATE))
 
 
-def said(running: Rig) -> dict[str, Any]:
+def trace_headers(running: Rig) -> dict[str, Any]:
     [(_, _, metadata)] = running.stubs[0].asked
     return {name: metadata.get(name) for name in ("traceparent", "tracestate", "other")}
 
@@ -67,11 +67,11 @@ def test_a_sampled_call_has_a_span_between_the_callers_and_the_replicas(
         [span] = kept(running)
         assert (span["traceId"], span["parentSpanId"], span["traceState"]) == (TRACE, PARENT[36:52], STATE)
         sent = {"traceparent": f"00-{TRACE}-{span['spanId']}-01", "tracestate": STATE, "other": "y" * 200}
-        assert said(running) == sent
+        assert trace_headers(running) == sent
         assert (span["name"], span["status"]) == ("inference.GRPCInferenceService/ModelInfer", {})
-        told = {each["key"]: next(iter(each["value"].values())) for each in span["attributes"]}
+        attributes = {each["key"]: next(iter(each["value"].values())) for each in span["attributes"]}
         assert (
-            told.items()
+            attributes.items()
             >= {
                 "rpc.system": "grpc",
                 "rpc.service": "inference.GRPCInferenceService",
@@ -84,4 +84,4 @@ def test_a_sampled_call_has_a_span_between_the_callers_and_the_replicas(
         with pytest.raises(grpc.RpcError):
             infer(infer_request("nothing"), metadata=metadata, timeout=5)
         infer(infer_request(), metadata=running.metadata(), timeout=5)
-        assert len(kept(running)) == 1, "without a grant, or without a sampled parent, there is no span"
+        assert len(kept(running)) == 1, "no span without a grant or without a sampled parent"

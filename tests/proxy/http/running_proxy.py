@@ -34,8 +34,6 @@ ENVELOPE = b'{"inference_server_name":"vision","model_name":"resnet","payload":%
 
 @dataclass
 class Reply:
-    """A response as the caller got it."""
-
     status: int
     headers: dict[str, str]
     body: bytes
@@ -53,8 +51,6 @@ class Reply:
 
 @dataclass
 class Caller:
-    """A caller's connection."""
-
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     last_heard: Callable[[], float] = lambda: 0.0  # When the proxy last read from a caller.
@@ -78,7 +74,6 @@ class Caller:
         return Reply(status, headers, self.body)
 
     async def head(self) -> tuple[int, list[str]]:
-        """Read the status and the headers of a response."""
         line, *lines = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1").strip().split("\r\n")
         return int(line.split()[1]), lines
 
@@ -143,7 +138,6 @@ class RunningProxy:
             return await caller.reply()
 
     async def admin(self, path: str) -> tuple[int, list[str]]:
-        """Return the status and the lines of a response from the admin port."""
         reply = await self.ask(request(path, method="GET"), side="admin")
         return reply.status, reply.body.decode().splitlines()
 

@@ -6,7 +6,7 @@ and connection known), and in pieces. Caller and replica must see the same, and 
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -32,7 +32,6 @@ MODELS = ["resnet", model("split", {1: 20, 2: 80}), "seen", "hidden"]
 
 @pytest.fixture
 def credentials(identity_provider: Issuer) -> dict[str, str]:
-    """Return valid and invalid credentials."""
     good, late = (identity_provider.token("alice", ["callers"], seconds=seconds) for seconds in (3600, -3600))
     return {
         "key": f"X-API-Key: {KEY}",
@@ -54,10 +53,9 @@ def credentials(identity_provider: Issuer) -> dict[str, str]:
 async def here(
     tmp_path: Path, identity_provider: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[RunningProxy]:
-    """Run a proxy that logs every call."""
     monkeypatch.setattr("tidegate_proxy.telemetry.records.SUCCESS_EVERY", 0)
     access = routing.AccessTable(
-        issuers=(identity_provider.told,),
+        issuers=(identity_provider.entry,),
         rules=(_rule("all", ("infer", "inspect"), "resnet", "split"), _rule("look", ("inspect",), "seen")),
         rate_limit=routing.RateLimit(requests_per_minute=10_000_000, burst=10_000_000),
     )
@@ -213,7 +211,6 @@ def forget(here: RunningProxy) -> None:
 
 
 def counts(here: RunningProxy) -> dict[str, Any]:
-    """Return all counters except times, without zeros."""
     meter = here.proxy.meter
     found: dict[str, Any] = {f"problem {word}": number for word, number in meter.problems.items()}
     found |= {f"upstream {key}": number for key, number in meter.upstream_errors.items()}
@@ -223,12 +220,15 @@ def counts(here: RunningProxy) -> dict[str, Any]:
     return found
 
 
-async def send(here: RunningProxy, data: bytes, size: int) -> Outcome:
-    """Send a request in pieces of `size` bytes, and another one if the connection stays open."""
+async def send(here: RunningProxy, data: bytes, size: int, first: Sequence[bytes] = ()) -> Outcome:
+    """Send a request in pieces of `size` bytes after those that come `first`, and another one if possible."""
     for each in here.pool.replicas:
         each.breaker = Breaker()
-    before, seen = counts(here), len(here.replica.asked)
     async with here.caller() as caller, asyncio.timeout(20):
+        for each in first:
+            await caller.send(each)
+            assert (await caller.reply()).status == 200
+        before, seen = counts(here), len(here.replica.asked)
         try:
             for start in range(0, len(data), size):
                 caller.writer.write(data[start : start + size])
@@ -298,3 +298,75 @@ async def test_however_a_request_comes_its_answer_is_the_same(
     assert warm == cold, "warm and cold"
     in_pieces = await send(here, whole, size if len(whole) < 2000 else 1000 * size)
     assert in_pieces.but_when_it_was_refused == cold.but_when_it_was_refused, "in pieces"
+
+
+LINES = [b"Host: proxy", b"Accept: */*", b"X-Trace: 1 2", b"X-Request-Id: mine-1", b"Connection: keep-alive"]
+START = b"POST /v2/models/resnet/infer HTTP/1.1"
+STARTS = [
+    START.replace(*change)
+    for change in (
+        (b"infer", b"generate"), (b"resnet", b"seen"), (b"POST", b"GET"), (b"POST", b"HEAD"), (b"POST", b"post"),
+        (b"POST ", b"POST  "), (b"1.1", b"1.0"), (b"1.1", b"1.11"), (b"1.1", b"1.1 "), (b"resnet", b"r\xe9snet"),
+        (b"/v2", b"http://proxy/v2"), (b"POST", b"\r\nPOST"), (b"infer", b"infer?a=b"), (b" HTTP", b"\tHTTP"),
+    )
+]  # fmt: skip
+VALUES = st.sampled_from(
+    [
+        b"", b" ", b"x", b" x", b"x ", b"\tx", b"a\tb", b"\x80", b"a\rb", b"a\nb", b"a\r\n b", b"a\x00b", b"a\x7fb",
+        b"close", b"Keep-Alive", b"X-Trace", b"x" * 3000, b"Bearer", b"mine-1", b"not mine", b"\r\nX-More: 1",
+    ]
+)  # fmt: skip
+
+
+@st.composite
+def alike(draw: st.DrawFn) -> tuple[bytes, bytes]:
+    """Return a plain request, and one with the same headers except one of its lines."""
+    body = draw(st.sampled_from([b"", b"{}", b'{"inputs":[]}']))
+    lines = [b"X-API-Key: %b" % KEY.encode(), b"Content-Length: %d" % len(body)]
+    lines = draw(st.permutations([LINES[0], *lines, *draw(st.lists(st.sampled_from(LINES[1:]), unique=True))]))
+    other, at = [START, *lines], draw(st.integers(0, len(lines)))
+    if at == 0:
+        other[0] = draw(st.sampled_from(STARTS))
+    else:
+        name, _, value = other[at].partition(b": ")
+        if name == b"Content-Length":
+            value = draw(
+                st.sampled_from([b"0" + value, value + b" ", b"+" + value, b"0x" + value, value + b",1", b"-0", b""])
+            )
+        elif draw(st.booleans()):
+            value = draw(VALUES)
+        other[at] = (
+            draw(st.sampled_from([name, name.upper(), name + b" "]))
+            + draw(st.sampled_from([b":", b": ", b":  "]))
+            + value
+        )
+    plain, changed = (b"\r\n".join([*each, b"", b""]) + body for each in ([START, *lines], other))
+    return plain, changed + draw(st.sampled_from([b"", b"", CANARY.replace(b"Connection: close\r\n", b"")]))
+
+
+@settings(
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    report_multiple_bugs=False,
+)
+@given(requests=alike())
+async def test_a_request_like_the_ones_before_it_is_read_as_if_it_were_the_first(
+    here: RunningProxy, requests: tuple[bytes, bytes]
+) -> None:
+    """A connection reads frequent heads by a pattern instead of the parser: it must be no more lenient."""
+    plain, other = requests
+    here.replica.act = raw(OK)
+    alone = await send(here, other, len(other))
+    event(str(alone.answer[0] if alone.answer else "no answer"))
+    assert await send(here, other, len(other), first=[plain] * 5) == alone
+
+
+async def test_a_frequent_head_is_read_without_the_parser(here: RunningProxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    here.replica.act = raw(OK)
+    request = b"\r\n".join([START, *LINES, b"X-API-Key: %b" % KEY.encode(), b"Content-Length: 2", b"", b"{}"])
+    async with here.caller() as caller:
+        for number in range(8):
+            await caller.send(request)
+            assert (await caller.reply()).status == 200
+            if number == 5:
+                monkeypatch.delattr("tidegate_proxy.http.connection.ClientConnection._take")

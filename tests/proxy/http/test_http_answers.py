@@ -56,7 +56,7 @@ async def test_a_response_that_ends_with_its_connection_is_reported_correctly(
 
 @pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
 @pytest.mark.parametrize("lines", [(), (b"Content-Length: 7",)])
-async def test_an_answer_without_a_body_is_whole_and_none_after_it_is_taken_for_an_empty_one(
+async def test_a_response_without_a_body_is_complete_and_the_next_one_is_not_taken_for_empty(
     here: RunningProxy, status: bytes, lines: tuple[bytes, ...]
 ) -> None:
     here.replica.act = raw(head(*lines, status=status))

@@ -67,7 +67,7 @@ async def test_a_request_of_two_readings_is_refused_and_ends_its_connection(
 @pytest.mark.parametrize("version", [b"", b" HTTP/0.9", b" HTTP/2.0"])
 @pytest.mark.parametrize("path", [b"/v2/health/live", b"/v2/models/%b" % MODEL.encode()])
 @pytest.mark.parametrize("kept", [b"", b"Connection: keep-alive\r\n"])
-async def test_a_version_of_http_that_is_not_spoken_is_refused(
+async def test_an_unsupported_http_version_is_refused(
     here: RunningProxy, caller: Caller, version: bytes, path: bytes, kept: bytes
 ) -> None:
     head = b"GET %b%b\r\nHost: proxy\r\nX-API-Key: %b\r\n%b\r\n" % (path, version, KEY.encode(), kept)
@@ -85,7 +85,7 @@ async def test_a_header_that_only_contains_content_length_is_another_header(here
 
 
 @pytest.mark.parametrize("extra", [b"", b"Expect: x\r\n"])
-async def test_a_length_with_thousands_of_zeros_before_it_is_that_length(
+async def test_a_length_can_have_thousands_of_leading_zeros(
     here: RunningProxy, caller: Caller, extra: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """RFC 9110, 8.6: a length consists of digits. Python's int() parses at most 4,300 of them."""

@@ -45,7 +45,7 @@ async def test_a_call_reaches_the_replica_and_its_answer_the_caller(here: Runnin
     assert asked.headers["x-request-id"] == reply.headers["x-request-id"]
 
 
-async def test_no_credential_and_no_word_of_control_goes_on(here: RunningProxy) -> None:
+async def test_credentials_and_the_control_header_are_not_forwarded(here: RunningProxy) -> None:
     secrets = {"X_API_Key": KEY, "Cookie": "a=b", "Tidegate_Control": "guess", "Proxy_Authorization": "Basic eA=="}
     assert (await here.ask(request(PATH, BODY, "POST", None, **secrets))).status == 200
     assert (await here.ask(request(key=None, Authorization=f"Bearer {KEY}"))).status == 200
@@ -88,7 +88,7 @@ async def test_predict_opens_its_envelope_and_sends_the_payload_as_it_is(here: R
         (b'{"inference_server_name":"other","model_name":"resnet","payload":{}}', 404, "unknown"),
     ],
 )
-async def test_an_envelope_that_is_none_is_refused(here: RunningProxy, body: bytes, status: int, problem: str) -> None:
+async def test_an_invalid_envelope_is_refused(here: RunningProxy, body: bytes, status: int, problem: str) -> None:
     reply = await here.ask(request("/predict", body))
     assert (reply.status, reply.problem) == (status, problem)
     assert (await here.ask(request("/predict", body, key=None))).status == 401, "no details for unauthenticated callers"

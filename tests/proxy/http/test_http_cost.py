@@ -52,7 +52,7 @@ def come(protocol: Any, data: bytes) -> None:
 
 
 @pytest.mark.parametrize(("path", "body", "most"), [(PATH, BODY, 1915), ("/predict", ENVELOPE % BODY, 2066)])
-async def test_a_call_that_finds_all_at_hand_takes_no_more_instructions_than_this(
+async def test_a_call_with_everything_cached_takes_at_most_this_many_instructions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, body: bytes, most: int
 ) -> None:
     """`make bench-proxy` measures their time. Raise the numbers only with its results in the commit."""

@@ -87,7 +87,7 @@ async def test_a_slow_caller_slows_only_the_replica(here: RunningProxy) -> None:
     writer.close()
 
 
-async def test_work_beyond_the_places_waits_and_beyond_the_line_is_refused(tmp_path: Path) -> None:
+async def test_calls_beyond_the_slots_wait_and_beyond_the_queue_are_refused(tmp_path: Path) -> None:
     go_on = asyncio.Event()
 
     async with served(tmp_path, answering(go_on=go_on), concurrency=2) as here:

@@ -88,7 +88,7 @@ async def test_extensions_and_trailers_are_passed_over(here: RunningProxy, calle
 @pytest.mark.parametrize("path", ["/predict", PATH])
 @pytest.mark.parametrize("size", [b"f4241\r\n", b"FFFFFFFFFFFF;x=y\r\n", b"5\r\nhello\r\n" + b"f4240\r\n"])
 @pytest.mark.parametrize("cut", [0, 1, 3, 7])
-async def test_a_chunk_larger_than_a_body_may_be_is_refused_before_it_comes(
+async def test_a_chunk_above_the_body_limit_is_refused_before_it_arrives(
     here: RunningProxy, path: str, size: bytes, cut: int
 ) -> None:
     """The limit in this test is 1,000,000 bytes: 0xf4240."""
@@ -136,7 +136,6 @@ def test_chunks_within_the_limit_all_go_on_however_they_come(
     [(b"0\r\n", b"X: " + b"a" * 9_000 + b"\r\n"), (b"0\r\nX: ", b"a" * 9_000), (b"2;x=", b"a" * 9_000)],
 )
 async def test_extensions_and_trailers_are_limited(caller: Caller, path: str, begin: bytes, more: bytes) -> None:
-    """The parser keeps trailers."""
     await caller.send(request(path, b"", Transfer_Encoding="chunked") + b"2\r\n{}\r\n" + begin)
     answered = asyncio.ensure_future(caller.reply())
     for _ in range(100):
@@ -148,7 +147,7 @@ async def test_extensions_and_trailers_are_limited(caller: Caller, path: str, be
     assert (reply.status, reply.problem) == (431, "headers-too-large")
 
 
-async def test_a_body_in_slow_small_chunks_has_no_extensions_to_speak_of(here: RunningProxy, caller: Caller) -> None:
+async def test_framing_of_slow_small_chunks_does_not_count_as_extensions(here: RunningProxy, caller: Caller) -> None:
     await caller.send(request(Transfer_Encoding="chunked")[: -len(BODY)])
     for _ in range(20):
         for part in (b"5;x=%b\r" % bytes(b"y" * 9_000), b"\n", b"he", b"llo", b"\r\n"):

@@ -167,7 +167,7 @@ async def test_the_number_of_models_with_a_label_is_limited(tmp_path: Path, most
 
 
 @pytest.mark.usefixtures("nobody_else_looks")
-async def test_a_model_that_leaves_the_table_leaves_its_place_to_another_and_those_without_one_are_counted(
+async def test_a_removed_model_releases_its_label_and_models_without_one_are_counted(
     tmp_path: Path,
 ) -> None:
     async with served(tmp_path, models=("a", "b", "c"), metrics_models=1) as here:

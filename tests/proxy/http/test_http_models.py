@@ -105,7 +105,7 @@ async def test_a_sequence_stays_even_if_the_model_cannot_be_checked(tmp_path: Pa
         await spread(here, first, lambda number: request(body=body_of(number)))
 
 
-async def test_whether_a_model_keeps_sequences_is_waited_for_as_long_as_for_a_connection(tmp_path: Path) -> None:
+async def test_the_check_for_sequences_has_the_connect_timeout(tmp_path: Path) -> None:
     late = only("GET", answering(KEEPS, seconds=4))
     async with upstream(late) as one, served(tmp_path, late, connect_timeout_seconds=1) as here:
         here.leads_to(one, here.replica)

@@ -121,7 +121,7 @@ async def test_a_body_in_tiny_chunks_is_read_by_turns_with_others_however_few_by
         assert len(here.replica.asked[-1].body) == size // 6
 
 
-async def test_of_a_long_head_little_is_read_before_its_turn_and_then_all(
+async def test_little_of_a_long_head_is_read_before_its_turn(
     here: RunningProxy, waiting: list[Callable[[], None]]
 ) -> None:
     async with here.caller() as caller:
@@ -134,9 +134,7 @@ async def test_of_a_long_head_little_is_read_before_its_turn_and_then_all(
         assert (await caller.reply()).status == 200
 
 
-async def test_of_whom_much_is_answered_at_once_the_replica_is_read_by_turns(
-    here: RunningProxy, waiting: list[Callable[[], None]]
-) -> None:
+async def test_large_responses_are_read_in_turn(here: RunningProxy, waiting: list[Callable[[], None]]) -> None:
     here.replica.act = only(f"/{MODEL}/infer", answering(bytes(4_000_000)))
     async with here.caller() as caller:
         for _ in range(2):  # over the same connection to the replica, which must be left readable

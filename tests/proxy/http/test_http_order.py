@@ -65,7 +65,7 @@ async def test_a_body_that_grows_too_long_behind_another_request_is_refused_in_i
         assert len(here.replica.asked) == 1
 
 
-async def test_nothing_is_answered_behind_an_answer_that_ends_the_connection_and_it_ends_at_once(
+async def test_no_response_follows_one_that_ends_the_connection_and_it_ends_immediately(
     here: RunningProxy, caller: Caller
 ) -> None:
     await caller.send(request("/healthz", b"", key=None, Transfer_Encoding="chunked") + b"0\r\n\r\n" + request())
@@ -86,7 +86,7 @@ async def test_trailers_are_not_counted_with_the_headers_however_they_come(calle
         assert (await caller.reply()).status == 200
 
 
-async def test_behind_an_answer_that_was_cut_short_no_other_one_is_sent(here: RunningProxy, caller: Caller) -> None:
+async def test_no_response_follows_a_truncated_one(here: RunningProxy, caller: Caller) -> None:
     here.replica.act = cut_short
     await caller.send(request() * 3)
     assert (await caller.reader.read()).endswith(b"\r\n\r\nhalf")
@@ -148,7 +148,7 @@ def broken(*_: object, **__: object) -> Any:
 
 @pytest.mark.parametrize("at", ["version", "first_lines"])
 @pytest.mark.parametrize("path", [PATH, "/predict"])
-async def test_a_defect_is_an_answer_and_a_line_in_the_log(
+async def test_an_internal_error_is_a_response_and_a_log_line(
     here: RunningProxy,
     caller: Caller,
     monkeypatch: pytest.MonkeyPatch,
@@ -196,7 +196,7 @@ async def test_an_internal_error_in_a_queued_call_affects_no_other(
         assert here.proxy.shared.limiter.in_flight == 0
 
 
-async def test_versions_that_callers_make_up_keep_no_others_from_being_remembered(tmp_path: Path) -> None:
+async def test_made_up_versions_do_not_prevent_caching_of_others(tmp_path: Path) -> None:
     async with served(tmp_path, models=[model(MODEL, {7: 100})]) as here, here.caller() as caller:
         for number in range(100, 300):
             await caller.send(request(f"/v2/models/{MODEL}/versions/{number}/infer"))

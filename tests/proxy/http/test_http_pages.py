@@ -31,7 +31,9 @@ def hashes(text: str, tag: str) -> list[str]:
 
 
 @pytest.mark.parametrize("path", MODELS)
-async def test_a_page_names_no_model_and_no_other_host_and_writes_all_as_text(here: RunningProxy, path: str) -> None:
+async def test_a_page_contains_no_model_and_no_other_host_and_writes_data_as_text(
+    here: RunningProxy, path: str
+) -> None:
     reply = await page(here, path)
     text = reply.body.decode()
     assert not ELSEWHERE.search(text)

@@ -56,8 +56,6 @@ function blocks() {
 
 @dataclass
 class Browser:
-    """A browser that has the page open."""
-
     context: Any
 
     def answers(self, status: int = 0, body: str = "") -> None:
@@ -147,7 +145,7 @@ def test_a_row_opens_a_models_state_at_each_replica_and_its_changes(browser: Bro
     ]  # fmt: skip
     assert rows[2][0:4] == ["more failed", "10.0.0.2", "", "failed"]
     assert rows[2][-1] == "version 2: no such library; failed 2026-05-01 10:00:00 UTC"
-    assert rows[3] == ["more", "No change was seen since this page was opened."]
+    assert rows[3] == ["more", "No changes since you opened this page."]
     assert browser.read("document.activeElement.attributes") == {"aria-expanded": "true"}
     browser.answers(200, models(model("two", HELD.model_copy(update={"state": "failed"}), FAILED)))
     browser.run("timers.pop()()")
@@ -196,11 +194,11 @@ def test_a_refresh_uses_the_key_and_the_same_url(browser: Browser) -> None:
 @pytest.mark.parametrize(
     ("status", "body", "said", "left"),
     [
-        (401, '{"detail": "Say who you are."}', "This token or key is not known here. Say who you are.", 0),
+        (401, '{"detail": "Send one."}', "Unknown token or API key. Send one.", 0),
         (403, '{"detail": "No rule."}', "No rule.", 0),
-        (408, "", "The proxy has given no answer in 10 s.", 1),
-        (502, "<html>bad gateway</html>", "It answers 502.", 1),
-        (200, "{}", "It answers 200.", 1),
+        (408, "", "The proxy did not respond within 10 s.", 1),
+        (502, "<html>bad gateway</html>", "The proxy returned 502.", 1),
+        (200, "{}", "The proxy returned 200.", 1),
         (0, "", "the proxy is not there", 1),
     ],
 )
@@ -213,7 +211,7 @@ def test_the_page_shows_why_a_refresh_failed_and_keeps_old_data_unless_access_wa
     browser.look("tg_key")
     assert len(browser.read("shown()")) == left
     assert browser.said.startswith(said)
-    age = re.search(r"What is below was so at 2.* UTC, \d s ago\.$", browser.said)
+    age = re.search(r"The data below is from 2.* UTC, \d s ago\.$", browser.said)
     assert bool(age) is bool(left), "old data is marked as old"
     assert browser.read("[elements.said.className, elements.models.className]") == ["bad", "old"]
     timers = browser.read("timers.length")

@@ -127,7 +127,7 @@ async def test_a_model_that_is_called_like_the_path_is_called_both_ways(below: R
     assert (await below.ask(request(f"{AT}/predict", envelope))).status == 200
 
 
-async def test_without_a_path_nothing_is_taken_away(here: RunningProxy) -> None:
+async def test_without_a_path_urls_are_unchanged(here: RunningProxy) -> None:
     assert (await here.ask(request(AT + PATH))).status == 404
     assert (await here.ask(request("/"))).status == 404
 

@@ -81,7 +81,7 @@ async def test_a_sampled_call_has_a_span_between_the_callers_and_the_replicas(
         )
 
 
-async def test_the_caller_decides_and_else_the_share(tmp_path: Path) -> None:
+async def test_the_caller_decides_about_sampling_or_else_the_ratio_does(tmp_path: Path) -> None:
     async with upstream() as collector, served(tmp_path, **traced(collector, 100)) as here:
         await here.ask(request(Traceparent=NOT_SAMPLED))
         await here.ask()
@@ -101,7 +101,7 @@ async def test_the_caller_decides_and_else_the_share(tmp_path: Path) -> None:
         f"00-{TRACE}-{'0' * 16}-01",
     ],
 )  # fmt: skip
-async def test_a_context_that_is_none_begins_a_new_trace(tmp_path: Path, bad: str) -> None:
+async def test_an_invalid_trace_context_begins_a_new_trace(tmp_path: Path, bad: str) -> None:
     async with upstream() as collector, served(tmp_path, **traced(collector, 100)) as here:
         await here.ask(request(Traceparent=bad, Tracestate="a=1"))
         [span] = await spans(collector, 1)
@@ -143,7 +143,7 @@ async def test_callers_without_a_credential_crowd_no_spans_out(
     assert statuses.count("401") == (traces.MOST_REFUSED if percent else 0)
 
 
-async def test_a_collector_that_is_away_costs_bounded_memory_and_no_caller_anything(
+async def test_an_unavailable_collector_costs_limited_memory_and_affects_no_caller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(traces, "MOST_WAITING", 20)

@@ -11,8 +11,6 @@ from tidegate_contracts.triton import INDEX_PATH, LIVE_PATH
 
 @dataclass
 class Asked:
-    """A request as a replica got it."""
-
     line: str
     headers: dict[str, str]
     body: bytes
@@ -44,7 +42,6 @@ class Upstream:
     checkers: set[asyncio.StreamWriter] = field(default_factory=set)  # Connections of health checks.
 
     async def close(self) -> None:
-        """Stop listening, and close all connections."""
         if self.server is not None:
             self.server.close()
         for writer in [*self.writers, *self.checkers]:

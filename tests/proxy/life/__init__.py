@@ -1,1 +1,1 @@
-"""The life of the process: started wrongly, reloaded, restarted and ended under load, with providers that fail."""
+"""The life of the process: invalid starts, reloads, restarts and ends under load, and failing providers."""

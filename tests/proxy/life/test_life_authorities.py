@@ -1,4 +1,4 @@
-"""Issuers and Domino behind a private certificate authority: real servers of HTTPS."""
+"""Issuers and Domino with certificates of a private authority, as real HTTPS servers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ KEY = "0123456789abcdef"
 
 @dataclass
 class Bank:
-    """An issuer and a Domino, each with a certificate that its own authority vouches for. And the proxy's files."""
+    """An issuer and a Domino, each with a certificate of another authority, and the proxy's files."""
 
     root: Path
     provider: Issuer
@@ -31,7 +31,7 @@ class Bank:
     of_domino: Authority
 
     def mount(self, **authorities: bytes) -> None:
-        """Let exactly these authorities be mounted, at once as the pod's volume has them."""
+        """Mount exactly these authorities at once, as the pod's volume does."""
         folder, link = Path(mkdtemp(dir=self.root)), self.root / "link"
         for name, pem in authorities.items():
             (folder / proxy_process.authority_file(name)).write_bytes(pem)
@@ -43,7 +43,7 @@ class Bank:
         return {"access": access_table([self.provider]), "domino_principal_url": self.domino}
 
     async def statuses(self, here: RunningProxy) -> tuple[int, int]:
-        """Return what who has a token of the issuer is answered, and who has a key of Domino's."""
+        """Return the statuses for a caller with a token of the issuer, and for one with a key of Domino."""
         token = self.provider.token("alice", [GROUP])
         by_token = await here.ask(request("/whoami", method="GET", key=None, Authorization=f"Bearer {token}"))
         by_key = await here.ask(request("/whoami", method="GET", key=None, X_Domino_Api_Key=KEY))
@@ -62,26 +62,26 @@ def bank(tmp_path: Path) -> Iterator[Bank]:
         yield Bank(tmp_path / "proxy", provider, f"{domino}/v4/auth/principal", of_issuer, of_domino)
 
 
-async def test_who_a_private_authority_vouches_for_is_believed_as_soon_as_it_is_mounted(bank: Bank) -> None:
+async def test_a_private_authority_is_trusted_as_soon_as_it_is_mounted(bank: Bank) -> None:
     bank.mount(stranger=Authority().pem)
     async with running_proxy(bank.root, authorities=True, **bank.settings) as here:
         authorities = here.proxy.config.watched[-1]
         assert await bank.statuses(here) == (503, 503)
-        # Several in a file, with words between them, as bundles have it.
+        # Several in a file, with text between them, as in bundles.
         bank.mount(corporate=Authority().pem + "# die Bank für Geld\n".encode() + bank.of_issuer.pem)
         await authorities.look()
         assert await bank.statuses(here) == (200, 503)
         bank.mount(corporate=bank.of_issuer.pem, domino=bank.of_domino.pem)
         await authorities.look()
         assert await bank.statuses(here) == (200, 200)
-        # What cannot be read changes nothing.
+        # An unreadable one changes nothing.
         bank.mount(corporate=b"nonsense")
         await authorities.look()
         assert authorities.last_error == "corporate.crt contains no certificates in PEM format"
         assert await bank.statuses(here) == (200, 200)
 
 
-async def test_without_it_nobody_is_believed_whatever_lies_there(bank: Bank) -> None:
+async def test_without_the_setting_mounted_authorities_are_ignored(bank: Bank) -> None:
     bank.mount(corporate=bank.of_issuer.pem, domino=bank.of_domino.pem)
     async with running_proxy(bank.root, **bank.settings) as here:
         assert await bank.statuses(here) == (503, 503)

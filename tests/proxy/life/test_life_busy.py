@@ -1,4 +1,4 @@
-"""What takes long of its own accord holds nobody up: a scrape, a table of 10 000 models, many files, slow readers."""
+"""Long work blocks no one: a scrape, a table of 10 000 models, many files, slow readers."""
 
 import asyncio
 import gc
@@ -16,13 +16,13 @@ from ..http.upstream import answering
 
 pytestmark = pytest.mark.anyio
 MODELS = 10_000
-HELD = 0.25  # Seconds of processor time that a probe may take; a scrape of so many models takes some of them.
+HELD = 0.25  # Seconds of CPU time for a probe. A scrape of so many models takes some of them.
 
 
 def get(here: RunningProxy, path: str) -> tuple[float, bytes]:
-    """Ask the admin port, from another thread; return what it took, and the body.
+    """Query the admin port from another thread. Return the duration and the body.
 
-    Seconds of this process' time, in which the port answers, too: of those of the clock others have some.
+    The duration is CPU time of this process, which serves the port too. Other processes share the clock's time.
     """
     begin = time.process_time()
     asking = http.client.HTTPConnection("127.0.0.1", here.proxy.ports["admin"], timeout=60)
@@ -48,8 +48,8 @@ async def test_probes_answer_while_many_models_are_scraped(tmp_path: Path) -> No
         assert said.count(b"\ntidegate_proxy_request_seconds_") == MODELS * 18
 
 
-async def test_sigterm_waits_for_those_who_read_slowly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    size = 250_000  # read from the replica at once, and more than the system takes
+async def test_sigterm_waits_for_slow_readers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    size = 250_000  # read from the replica at once, and more than the system buffers
     caplog.set_level(logging.INFO)
     async with served(tmp_path, answering(bytes(size)), drain_seconds=30) as here:
         slow = socket.socket()
@@ -79,7 +79,7 @@ def read_all(caller: socket.socket) -> bytes:
 
 
 LONGEST_HELD = 0.15
-"""Seconds of processor time for which nothing else may have its turn: all of the work takes many times as long."""
+"""Seconds of CPU time for which the loop may be blocked. All of the work takes many times as long."""
 
 
 def table(generation: int) -> str:
@@ -88,7 +88,7 @@ def table(generation: int) -> str:
 
 
 async def longest_held(work: "asyncio.Future[None]") -> tuple[float, float]:
-    """Return the longest time that the loop gave nobody a turn until work is done, and all of its time."""
+    """Return the longest time for which the loop was blocked until work was done, and the total time."""
     longest, begin = 0.0, time.thread_time()
     before = begin
     while not work.done():
@@ -108,7 +108,7 @@ def routes_there() -> int:
     return sum(1 for each in gc.get_objects() if type(each) is Route)
 
 
-async def test_ten_thousand_models_are_taken_over_and_nobody_waits(here: RunningProxy) -> None:
+async def test_a_new_table_of_ten_thousand_models_delays_no_call(here: RunningProxy) -> None:
     for each in here.proxy._tasks:
         each.cancel()  # this test looks by itself
     texts, others = [table(generation) for generation in range(3)], routes_there()  # of other tests

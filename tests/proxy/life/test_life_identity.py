@@ -1,6 +1,4 @@
-"""Who calls: providers that fail and change keys, tokens that end or are another's, keys and rules that
-change under load.
-"""
+"""Authentication: failing providers, changed keys, expired or foreign tokens, and changes of rules under load."""
 
 import asyncio
 import ssl

@@ -1,4 +1,4 @@
-"""A table is taken over while requests go on: they hardly notice, and what is known of models that stay is kept."""
+"""A new table is used while requests go on. They hardly notice, and facts about unchanged models are kept."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ async def test_a_model_that_stays_as_it_was_keeps_what_is_known_of_it(tmp_path: 
     async with served(tmp_path, config, models=aliased) as here:
         assert (await here.ask()).headers["tidegate-model-version"] == "3"
         [route] = here.proxy.config.routes.find("vision", MODEL)
-        here.replica.act = only("GET", hang)  # nobody can ask anew
+        here.replica.act = only("GET", hang)  # no query can succeed
         await take_over(here, routing_table(aliased[:1]))
         assert here.proxy.config.routes.find("vision", "model-0") == ()
         assert here.proxy.config.routes.find("vision", MODEL) == (route,)

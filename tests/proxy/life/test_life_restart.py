@@ -1,4 +1,4 @@
-"""Proxies that start and end under load, as processes: no request fails, no stream is cut that could end."""
+"""Proxy processes start and end under load: no request fails, and no stream that could end is cut."""
 
 import http.client
 import signal
@@ -24,10 +24,10 @@ BODY = b'{"inputs":["TENSOR-THAT-NOBODY-LOGS"]}'
 
 @dataclass
 class Load:
-    """Callers that keep their connections, and connect anew where an answer says that the connection ends."""
+    """Callers that keep their connections, and reconnect when a response announces the end."""
 
     token: str
-    live: list[str]  # Where new connections go, as a Service's endpoints are.
+    live: list[str]  # The target of new connections, like a Service's endpoints.
     statuses: list[int] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     stopped: threading.Event = field(default_factory=threading.Event)
@@ -78,7 +78,7 @@ def root(tmp_path: Path, behind: Upstream, identity_provider: Issuer) -> Path:
 
 
 def end(running: Proxy, secret: str) -> None:
-    """Wait for a proxy that was told to end; nothing in its log is a secret, or a defect."""
+    """Wait for a proxy that has to end. Its log must have no secret and no internal error."""
     assert running.process.popen.wait(60) == 0, tail(running.process.log)
     said = running.process.log.read_text()
     assert secret not in said
@@ -103,7 +103,7 @@ def test_a_rolling_restart_under_load_fails_no_request(root: Path, identity_prov
             for old in running:
                 before = len(load.statuses)
                 old.process.popen.send_signal(signal.SIGTERM)
-                time.sleep(0.3)  # endpoints learn it late
+                time.sleep(0.3)  # endpoints notice it late
                 load.live.remove(old.http)
                 end(old, token)
                 assert len(load.statuses) > before
@@ -111,7 +111,7 @@ def test_a_rolling_restart_under_load_fails_no_request(root: Path, identity_prov
         assert set(load.statuses) == {200}
 
 
-def test_sigterm_lets_streams_end_and_says_that_it_is_not_ready(
+def test_sigterm_lets_streams_end_and_makes_the_proxy_unready(
     root: Path, behind: Upstream, identity_provider: Issuer
 ) -> None:
     behind.behave = events(*map(str, range(10)), seconds=0.1)

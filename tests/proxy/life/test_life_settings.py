@@ -1,4 +1,4 @@
-"""Whatever is wrong with settings and files is said in one clear line, before anything listens."""
+"""Each invalid setting or file is one clear line, before anything listens."""
 
 import json
 import os
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.anyio
 
 
 def environment(settings: dict[str, str]) -> dict[str, str]:
-    """Return the settings as variables. One of `-` is left out."""
+    """Return the settings as variables. One with the value `-` is left out."""
     said = {variable(name): value for name, value in SETTINGS.items()} | settings
     return {name: value for name, value in said.items() if value != "-"}
 
@@ -56,7 +56,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def refused(root: Path, *arguments: str, **settings: str) -> str:
-    """Return the one line in which the proxy refuses to run."""
+    """Return the line with which the proxy refuses to run."""
     ports = [word for side in ("http", "grpc", "admin") for word in (f"--{side}-port", "0")]
     words = ["--root", str(root), "--host", HOST, *ports, *arguments]
     with pytest.MonkeyPatch.context() as patched:
@@ -142,7 +142,7 @@ def test_a_certificate_an_authority_or_a_key_that_is_none_is_one_line(
     assert "tgk_in-plain-text" not in line
 
 
-def test_a_port_that_is_taken_is_told(root: Path) -> None:
+def test_a_port_in_use_is_reported(root: Path) -> None:
     with socket.create_server((HOST, 0)) as taken:
         for side in ("http", "grpc", "admin"):
             line = refused(root, f"--{side}-port", str(taken.getsockname()[1]))
@@ -190,9 +190,9 @@ def pooled(**more: Any) -> dict[str, Any]:
 
 UNREACHABLE = ("", "\0", "a..b", "a" * 64, "é", "a\r\nX: y", "a b")
 REFUSED = [
-    (shares(10, 10), "the shares of model m's versions must sum to 100, and they sum to 20"),
-    (shares(0, 0), "the shares of model m's versions must sum to 100, and they sum to 0"),
-    (shares(100, alias="champion"), "models.0: model m has shares of versions and an alias"),
+    (shares(10, 10), "the shares of model m's versions must sum to 100, but sum to 20"),
+    (shares(0, 0), "the shares of model m's versions must sum to 100, but sum to 0"),
+    (shares(100, alias="champion"), "models.0: model m has both shares of versions and an alias"),
     (
         {"models": [{**MODEL, "versions": [{"version": 3, "weight": 50}] * 2}]},
         "model m has the version 3 twice",

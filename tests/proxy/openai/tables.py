@@ -31,7 +31,7 @@ def table(models: Sequence[routing.Model], *servers: routing.Server) -> routing.
 
 
 def access(*rules: tuple[str, Sequence[str], Sequence[routing.Action]], burst: int = 10**6) -> routing.AccessTable:
-    """Return a table in which each principal may do these actions with these models; so many requests at once."""
+    """Return a table that grants each principal these actions on these models, at so many requests at once."""
     made = (
         routing.AccessRule(
             name=f"rule-{n}", principals=(who,), actions=tuple(what), servers=("*",), models=tuple(which)

@@ -1,4 +1,4 @@
-"""Which model a body names is read as every server reads it, or not at all; the name alone is written anew."""
+"""A body's model is read as every server reads it, or refused. Only the name is rewritten."""
 
 import json
 from contextlib import suppress
@@ -34,7 +34,7 @@ DECIDE = {"model", "stream", "stream_options"}
 
 
 def written(key: str) -> st.SearchStrategy[str]:
-    """A key as JSON may have it: with each letter in either case, or as its number."""
+    """A key as JSON can have it: each letter in either case, or as its number."""
     letters = [st.sampled_from([a, a.upper(), *("ſ" if a == "s" else "")]) for a in key]
     forms = [each.flatmap(lambda a: st.sampled_from([a, f"\\u{ord(a):04x}", f"\\u{ord(a):04X}"])) for each in letters]
     return st.tuples(*forms).map("".join)
@@ -42,7 +42,7 @@ def written(key: str) -> st.SearchStrategy[str]:
 
 @st.composite
 def bodies(draw: st.DrawFn) -> tuple[bytes, str]:
-    """A body that names its model once, at any place; below it, whatever is called `model` as well."""
+    """A body that names its model once, at any place. Below the outermost object, other keys are called `model` too."""
     plain = KEYS.filter(lambda key: key != "model" and (key in DECIDE or key.casefold() not in DECIDE))
     name, others = draw(NAMES), draw(st.dictionaries(plain, VALUES, max_size=5))
     members = list(others.items())
@@ -55,7 +55,7 @@ def bodies(draw: st.DrawFn) -> tuple[bytes, str]:
 def test_a_key_that_differs_in_case_alone_from_one_that_decides_is_refused(
     made: tuple[bytes, str], key: str, value: Any, first: bool
 ) -> None:
-    """Some servers take the one for the other. Below the outermost object they stand for something else."""
+    """Some servers ignore case. Below the outermost object, such keys mean something else."""
     body, name = made
     inner, text = body.strip()[1:-1].decode("utf-8", "surrogatepass"), f'"{key}": {json.dumps(value)}'
     parts = (text, inner) if first else (inner, text)
@@ -95,7 +95,7 @@ def test_whatever_is_read_of_a_garbled_body_is_what_any_other_parser_reads(
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(body)))
         body[at : at + data.draw(st.integers(0, 2))] = data.draw(pieces | st.binary(max_size=2))
-    with suppress(Problem, ValueError):  # what is refused here, or by every server
+    with suppress(Problem, ValueError):  # invalid here, or for every server
         call, known = read(body), json.loads(body)
         sent = b"".join(call.parts("other", False))
         assert known["model"] == call.model
@@ -140,7 +140,7 @@ def test_a_body_may_be_as_large_as_is_documented() -> None:
 
 
 @given(bodies(), st.none() | st.dictionaries(st.sampled_from(["include_usage", "other"]), LEAVES), st.booleans())
-def test_a_stream_is_asked_for_its_usage_and_nothing_else_changes(
+def test_a_stream_gets_a_request_for_its_usage_and_nothing_else_changes(
     made: tuple[bytes, str], options: Any, says_so: bool
 ) -> None:
     whole = {key: value for key, value in json.loads(made[0]).items() if key not in ("stream", "stream_options")}
@@ -191,7 +191,7 @@ def test_an_engines_error_is_logged_without_words_of_a_prompt(body: bytes, logge
         b'{"model":"m","stream":true,"stream_options":{"x":"' + b"y" * 2000 + b'"}}',
     ],
 )  # fmt: skip
-def test_what_tells_its_usage_or_cannot_be_asked_for_it_is_not_asked(said: bytes) -> None:
+def test_usage_is_not_requested_if_it_is_reported_anyway_or_the_options_are_unclear(said: bytes) -> None:
     assert CHAT is not None
     assert not KIND.open_body(CHAT, said)[0].asks_for_usage
     model, sent = asked(said, None, True)

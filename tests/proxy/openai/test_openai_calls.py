@@ -1,4 +1,4 @@
-"""Calls as OpenAI's API has them: what reaches a server, what the proxy itself tells, and in which shape."""
+"""Calls in OpenAI's API: what reaches a server, and the form of the proxy's own responses."""
 
 import asyncio
 import gzip
@@ -32,7 +32,7 @@ def chat(name: str = "plain", path: str = CHAT, **more: Any) -> bytes:
 
 
 def error(reply: Reply) -> tuple[int, str, str]:
-    """What a problem says in OpenAI's shape: status, type, code."""
+    """A problem in OpenAI's form: status, type, code."""
     said = reply.json()
     assert reply.headers["content-type"] == "application/json"
     assert reply.headers["x-request-id"]
@@ -72,7 +72,7 @@ async def test_the_loop_turns_while_a_long_body_is_read(tmp_path: Path, monkeypa
     assert meanwhile
 
 
-async def test_a_body_goes_on_and_who_calls_does_not(here: RunningProxy) -> None:
+async def test_the_body_is_sent_on_without_the_credential(here: RunningProxy) -> None:
     for path in (CHAT, "/v1/completions", "/v1/embeddings", "/v1/responses", f"/servers/{SERVER}{CHAT}"):
         reply = await here.ask(chat(path=path, Authorization=f"Bearer {KEY}", key=None))
         assert (reply.status, reply.json()) == (200, {"ok": 1})
@@ -121,21 +121,21 @@ async def test_a_body_in_chunks_and_in_many_parts_is_one_body(here: RunningProxy
         (request("/servers/nowhere/v1/models", method="GET"), (404, "invalid_request_error", "model_not_found")),
     ],
 )
-async def test_what_the_proxy_refuses_is_told_in_the_apis_own_shape(
+async def test_problems_have_the_form_of_the_apis_errors(
     here: RunningProxy, sent: bytes, told: tuple[int, str, str]
 ) -> None:
     assert error(await here.ask(sent)) == told
     assert not here.replica.asked
 
 
-async def test_elsewhere_problems_are_told_as_ever(here: RunningProxy) -> None:
+async def test_problems_at_other_addresses_keep_their_form(here: RunningProxy) -> None:
     for path in ("/v1", "/v2/models/plain/infer", "/nothing"):
         reply = await here.ask(request(path, method="GET" if path != "/v1" else "POST"))
         assert "error" in reply.json(), path
     assert (await here.ask(request("/v2/models/plain/infer"))).problem == "unknown", "it speaks another protocol"
 
 
-async def test_a_client_whose_address_lacks_the_root_of_the_api_is_told_so(here: RunningProxy) -> None:
+async def test_a_client_with_a_base_url_without_the_api_root_gets_a_hint(here: RunningProxy) -> None:
     for path in ("/chat/completions", "/embeddings"):
         reply = await here.ask(request(path, body("plain")))
         assert error(reply) == (404, "invalid_request_error", "unknown_url")
@@ -143,14 +143,14 @@ async def test_a_client_whose_address_lacks_the_root_of_the_api_is_told_so(here:
     assert "base_url" not in (await here.ask(request("/nothing"))).json()["detail"]
 
 
-async def test_who_says_nothing_of_himself_is_told_so_before_a_body_is_read(here: RunningProxy) -> None:
+async def test_a_request_without_a_credential_is_refused_before_its_body_is_read(here: RunningProxy) -> None:
     async with here.caller() as caller, asyncio.timeout(5):
         await caller.send(request(CHAT, b"x" * 900_000, key=None)[:2000])
         status, _ = await caller.head()
     assert status == 401
 
 
-async def test_requests_are_counted_by_the_model_in_the_body_and_told_when_to_come_again(tmp_path: Path) -> None:
+async def test_requests_are_limited_by_the_model_in_the_body_with_a_retry_time(tmp_path: Path) -> None:
     allowed = access((CALLER, ["*"], ["infer"]), burst=2)
     async with served(tmp_path, table=table(MODELS), access=allowed) as here:
         assert [(await here.ask(chat())).status for _ in range(2)] == [200, 200]
@@ -199,7 +199,7 @@ async def test_a_name_at_servers_of_two_protocols_is_a_model_of_each_in_its_own(
         assert (told["id"], told["owned_by"]) == ("image", SERVER)
 
 
-async def test_models_are_listed_that_the_caller_may_inspect_and_no_server_is_asked(here: RunningProxy) -> None:
+async def test_the_list_has_the_models_that_the_caller_may_inspect_and_queries_no_server(here: RunningProxy) -> None:
     reply = await here.ask(request("/v1/models", method="GET"))
     assert reply.json() == {
         "object": "list",
@@ -230,14 +230,14 @@ async def test_an_answer_has_one_request_id_whatever_the_server_repeats(tmp_path
         assert [line for line in lines if line.lower().startswith("x-request-id")] == ["x-request-id: mine"]
 
 
-async def test_an_alias_of_a_version_is_told_to_be_none_that_a_server_keeps(tmp_path: Path) -> None:
+async def test_an_alias_is_refused_because_such_servers_have_none(tmp_path: Path) -> None:
     async with served(tmp_path, table=table([model("plain", alias="champion")])) as here:
         reply = await here.ask(chat())
         assert error(reply) == (503, "server_error", "busy")
         assert "have no aliases" in reply.json()["error"]["message"]
 
 
-async def test_whether_a_replica_is_alive_is_asked_where_its_pool_says(tmp_path: Path) -> None:
+async def test_liveness_is_checked_at_the_path_of_the_pool(tmp_path: Path) -> None:
     there = openai_server()
     pool = there.pools[0].model_copy(update={"live_path": "/v1/health/live"})
     tables = table(MODELS, there.model_copy(update={"pools": (pool,)}))

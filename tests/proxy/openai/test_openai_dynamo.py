@@ -31,7 +31,7 @@ from .tables import access, model, openai_server, table
 MODELS = (model("chat", {1: 20, 2: 80}), model("plain"), model("gone"))
 MESSAGES: list[ChatCompletionUserMessageParam] = [{"role": "user", "content": "word1 word2"}]
 PAGE = (Path(__file__).resolve().parents[3] / "docs/proxy-api.md").read_text("utf-8")
-TOKENS = 300  # Of a long answer, which takes about two seconds.
+TOKENS = 300  # Words of a long response, which takes about two seconds.
 ACCESS = access(
     ("owner", ["*"], ["infer", "inspect"]),
     ("reader", ["chat", "plain"], ["infer", "inspect"]),
@@ -41,7 +41,7 @@ ACCESS = access(
 
 @dataclass(frozen=True)
 class Place:
-    """A Dynamo, a proxy in front of it, and who calls."""
+    """A Dynamo, a proxy in front of it, and a caller."""
 
     dynamo: Dynamo
     proxy: Proxy
@@ -70,7 +70,7 @@ def test_a_request_of_every_size_up_to_the_documented_limit_is_answered(here: Pl
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * int(mebibytes * 2**20)}}
     content: Any = [{"type": "text", "text": "word1"}, picture]
     client = here.client(timeout=120)
-    for said in (content, "word1"):  # and then the worker is still there
+    for said in (content, "word1"):  # and the worker is still there afterwards
         answer = client.chat.completions.create(
             model="plain", messages=[{"role": "user", "content": said}], max_tokens=2
         )
@@ -125,7 +125,7 @@ def test_errors_are_those_that_the_client_knows(here: Place) -> None:
     with pytest.raises(openai.NotFoundError) as unknown:
         called(here.client(), "nowhere")
     assert (unknown.value.code, unknown.value.type) == ("model_not_found", "invalid_request_error")
-    with pytest.raises(openai.InternalServerError) as unserved:  # it is in the table, and the engine has none
+    with pytest.raises(openai.InternalServerError) as unserved:  # it is in the table, but the engine does not have it
         called(here.client(), "gone")
     assert (unserved.value.status_code, unserved.value.code) == (503, "busy")
     assert unserved.value.response.headers["retry-after"] == "1"
@@ -142,7 +142,7 @@ def test_errors_are_those_that_the_client_knows(here: Place) -> None:
     with pytest.raises(openai.InternalServerError) as late:
         called(here.client(default_headers={"request-timeout": "0.3"}), "plain")
     assert (late.value.status_code, late.value.code) == (504, "deadline-exceeded")
-    until(lambda: here.dynamo.in_flight("plain") == 0, 10)  # of tokens for half a minute
+    until(lambda: here.dynamo.in_flight("plain") == 0, 10)  # half a minute's worth of tokens
 
 
 def test_the_example_of_the_page_prints_what_it_says(here: Place) -> None:
@@ -155,7 +155,7 @@ def test_the_example_of_the_page_prints_what_it_says(here: Place) -> None:
 
 @contextmanager
 def alone(root: Path) -> Iterator[tuple[Dynamo, Place]]:
-    """A Dynamo and its proxy that one test has for itself."""
+    """A Dynamo and its proxy for only one test."""
     with (
         not_run("A REAL DYNAMO"),
         dynamo(root / "dynamo", ["plain"]) as server,
@@ -165,7 +165,7 @@ def alone(root: Path) -> Iterator[tuple[Dynamo, Place]]:
 
 
 @pytest.mark.thorough
-def test_a_worker_that_is_killed_ends_its_streams_with_an_error_and_is_told_of_afterwards(tmp_path: Path) -> None:
+def test_a_killed_worker_ends_its_streams_with_an_error_and_is_noticed_afterwards(tmp_path: Path) -> None:
     with alone(tmp_path) as (server, here):
         ready_path = "/v1/models/plain"
         assert server.get(ready_path)[0] == 200
@@ -179,7 +179,7 @@ def test_a_worker_that_is_killed_ends_its_streams_with_an_error_and_is_told_of_a
             client.chat.completions.create(model="plain", messages=MESSAGES, max_tokens=1)
         assert told.value.status_code == 503
         until(lambda: server.get(ready_path)[0] == 404, 20)
-        assert server.get("/health")[0] == 200, "which says nothing of workers"
+        assert server.get("/health")[0] == 200, "which does not depend on workers"
         with pytest.raises(openai.InternalServerError) as busy:
             client.chat.completions.create(model="plain", messages=MESSAGES, max_tokens=1)
         assert (busy.value.status_code, busy.value.code) == (503, "busy")
@@ -201,7 +201,7 @@ def test_a_frontend_that_is_killed_cuts_its_streams_and_is_away_afterwards(tmp_p
         with pytest.raises((http.client.IncompleteRead, ConnectionError)):
             answer.read()
         asking.close()
-        server.process.popen.wait(10)  # until then its port may take a connection
+        server.process.popen.wait(10)  # before that its port may accept a connection
         with pytest.raises(openai.InternalServerError) as busy:
             here.client().chat.completions.create(model="plain", messages=MESSAGES, max_tokens=1)
         assert busy.value.code == "busy"

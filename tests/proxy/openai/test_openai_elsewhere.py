@@ -1,4 +1,4 @@
-"""A replica that lacks a model which it is to have: its calls go to another one, or are told to come again."""
+"""If a replica lacks a model that it should have, its calls go to another replica, or get a `Retry-After`."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ BROKEN = b'{"message":"Internal server error","type":"internal_server_error","co
 
 
 def says(status: int, body: bytes, *has: str) -> Act:
-    """Answer calls like this, as a replica that lists these models."""
+    """Return this response, from a replica that lists these models."""
     listed = json.dumps({"object": "list", "data": [{"id": name} for name in has]}).encode()
     start = head(b"content-type: application/json", b"content-length: %d" % len(body), status=b"%d -" % status)
     return only("GET /v1/models ", answering(listed), raw(start, body))
@@ -40,20 +40,20 @@ def chat(name: str = "plain", size: int = 0) -> bytes:
     ("sizes", "status_of_the_last"),
     [
         ("L L L", 503),  # It may be down.
-        ("L s! L s! L", 503),  # It is.
+        ("L s! L s! L", 503),  # It is down.
         ("L s L", 413),
-        ("L s L L s! L", 413),  # That it is down now does not shorten the body.
+        ("L s L L s! L", 413),  # Although it is down now, the body is too long.
         ("L s L+", 413),
         ("L+ s L", 503),
-        ("L s L-", 503),  # A shorter one than any that failed.
-        ("L s L! L", 503),  # It has taken that length since.
+        ("L s L-", 503),  # Shorter than any that failed.
+        ("L s L! L", 503),  # It has accepted that length since.
         ("s L", 503),
     ],
 )
 async def test_a_long_body_is_refused_once_the_server_answers_shorter_ones_and_not_this_one(
     tmp_path: Path, status: int, body: bytes, sizes: str, status_of_the_last: int
 ) -> None:
-    """L: of 2 MiB, s: short. The server takes short ones alone; at `!` it does the opposite."""
+    """L: 2 MiB, s: short. The server accepts only short ones, and does the opposite at `!`."""
     lengths = {"s": 10, "L": 2 << 20, "L+": (2 << 20) + 1000, "L-": (2 << 20) - 1000}
     async with served(tmp_path, table=table(MODELS), body_limit_bytes=8 << 20) as here:
         for word in sizes.split():
@@ -102,7 +102,7 @@ def calls(replica: Upstream) -> int:
 
 @asynccontextmanager
 async def two(root: Path, act: Act) -> AsyncIterator[tuple[RunningProxy, Upstream, Upstream]]:
-    """A proxy, a replica that does this, and one that answers."""
+    """A proxy, a replica that does this, and one that responds."""
     async with upstream(act) as one, upstream() as other, running_proxy(root, one, other, table=table(MODELS)) as here:
         await until(lambda: len(here.pool.replicas) == 2)
         yield here, one, other
@@ -135,7 +135,7 @@ async def test_without_another_a_model_of_the_table_is_busy_and_never_unknown(tm
         assert (reply.status, reply.json()["error"]["code"]) == (503, "busy")
         assert reply.headers["retry-after"] == "1"
         assert here.proxy.shared.meter.model_problems == {("llm", "shared", "busy", "lost"): 1}
-        reply = await here.ask(chat("plain"))  # it has that, and no such path
+        reply = await here.ask(chat("plain"))  # it has the model, but not the path
         assert (reply.status, reply.body) == (404, NOT_FOUND)
         here.replica.act = says(503, NOT_READY)
         reply = await here.ask(chat())
@@ -143,7 +143,7 @@ async def test_without_another_a_model_of_the_table_is_busy_and_never_unknown(tm
 
 
 @pytest.mark.parametrize(("status", "body"), [(500, BROKEN), (503, FULL)], ids=["broken", "full"])
-async def test_what_says_nothing_of_a_model_is_handed_on(tmp_path: Path, status: int, body: bytes) -> None:
+async def test_an_error_that_is_not_about_the_model_passes_through(tmp_path: Path, status: int, body: bytes) -> None:
     async with two(tmp_path, says(status, body)) as (here, one, other):
         replies = [await here.ask(chat()) for _ in range(40)]
         assert {reply.status for reply in replies} == {200, status}

@@ -1,4 +1,4 @@
-"""Names that clients have for models already, with slashes and colons: whatever is asked by one is the model's own."""
+"""Clients' other names of models, with slashes and colons, are equal to the model's own name."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ SPELLED = ["meta/llama-3.1-8b-instruct", "llama3:8b", "hf.co/org/model_1.GGUF:Q4
 @examples(40)
 @given(st.lists(NAMES.filter(lambda name: name not in (OWN, "hidden")), min_size=1, max_size=12, unique=True))
 @example([*SPELLED, "a" * LONGEST_SERVED_NAME, "a/" * 127 + "a"])
-def test_a_model_is_called_listed_and_told_by_each_of_its_names(names: list[str]) -> None:
+def test_a_model_is_called_and_listed_by_each_of_its_names(names: list[str]) -> None:
     async def ask_all() -> None:
         models = [model(OWN, served_names=tuple(names)), model("hidden", served_names=("hidden/one",))]
         with tempfile.TemporaryDirectory() as folder:
@@ -58,7 +58,7 @@ async def ask(here: RunningProxy, name: str) -> None:
             assert place["model"] == OWN
 
 
-def test_what_is_no_name_is_told_as_no_address(tmp_path: Path) -> None:
+def test_an_invalid_name_is_an_unknown_address(tmp_path: Path) -> None:
     async def ask_all() -> None:
         async with served(tmp_path, table=table([model(OWN)]), access=ACCESS) as here:
             for name in ("a//b", "plain/", "a/../plain", "..%2Fplain", "%2Fplain", "a%00", "-a", "a" * 256):

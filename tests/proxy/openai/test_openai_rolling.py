@@ -1,4 +1,4 @@
-"""One version takes over from another at real Dynamos, each of which serves one of them: no call fails meanwhile."""
+"""One version replaces another at real Dynamo servers, each of which serves one of them, and no call fails."""
 
 import threading
 from collections import Counter
@@ -30,7 +30,7 @@ END = [model("chat", {4: 100}, pool="green")]
 
 @contextmanager
 def calling(client: openai.OpenAI) -> Iterator[Counter[str]]:
-    """Whole answers and streams for as long as the block lasts; which model each was of, and how many failed."""
+    """Complete responses and streams while the block lasts: the model of each, and the number of failures."""
     ended, answered = threading.Event(), Counter[str]()
 
     def call(*, stream: bool) -> None:
@@ -97,7 +97,7 @@ def _answers(chats: openai.resources.chat.Completions, name: str) -> bool:
 
 
 def _only(answered: Counter[str], version: str) -> bool:
-    """Tell whether so many calls are answered by this version that no share of another is left."""
+    """Return whether so many calls got this version that no other one can have a share."""
     before = Counter(answered)
     until(lambda: answered.total() > before.total() + 20, 60)
     return (answered - before).keys() == {version}

@@ -1,4 +1,4 @@
-"""What calls used, as answers tell it, and the limit on it: all but what was not asked for goes by as it comes."""
+"""The reported usage of calls, and the limit on it. All but unrequested events passes unchanged."""
 
 import asyncio
 import gzip
@@ -42,7 +42,7 @@ def read(made: Usage, data: bytes, sizes: Sequence[int] = ()) -> bytes:
     st.lists(st.sampled_from([WORD, {"choices": []}, {"usage": None}, "[DONE]"])), SPACES, st.lists(st.integers(1, 90))
 )
 @pytest.mark.parametrize("ends", ["\n", "\r\n"])
-def test_the_event_that_nobody_asked_for_is_left_out_and_nothing_else_changes(
+def test_the_unrequested_event_is_removed_and_nothing_else_changes(
     ends: str, before: list[Any], separators: tuple[str, str], sizes: list[int]
 ) -> None:
     seen, asked = [event(each, separators, ends) for each in before], {"choices": [], "usage": TOLD}
@@ -79,7 +79,7 @@ def test_events_are_handed_on_as_soon_as_they_are_whole() -> None:
         ({"choices": [{"text": json.dumps({"usage": TOLD})}]}, None),
     ],
 )  # fmt: skip
-def test_an_answer_tells_it_wherever_that_stands(answer: object, told: tuple[int, int] | None) -> None:
+def test_usage_is_found_at_any_place_of_a_response(answer: object, told: tuple[int, int] | None) -> None:
     for size in (1, 100, 10**5):
         made, data = Usage(False, False), json.dumps(answer).encode()
         assert read(made, data, [size] * (len(data) // size)) == data
@@ -102,7 +102,7 @@ def said(name: str = "plain", **more: Any) -> bytes:
 
 
 def answers(*parts: bytes, streams: bool = True) -> Act:
-    """Answer with these parts, the last of them told only to who asks for it."""
+    """Respond with these parts, the last of them only on request."""
     start = head(b"content-type: text/event-stream", b"transfer-encoding: chunked")
 
     async def act(made: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
@@ -118,7 +118,7 @@ def tokens(here: RunningProxy) -> dict[tuple[str, str, str, str], int]:
 
 
 def refused(reply: Reply) -> int:
-    """The seconds after which one who used too much may come again."""
+    """The seconds after which a caller over its limit can retry."""
     assert reply.status == 429
     told = reply.json()["error"]
     assert (told["type"], told["code"]) == ("tokens", "rate_limit_exceeded")
@@ -130,7 +130,7 @@ USED = json.dumps({"choices": [], "usage": {"prompt_tokens": 50, "completion_tok
 
 
 @pytest.mark.anyio
-async def test_who_has_used_the_tokens_of_a_minute_comes_again_when_they_are_made_up_for(tmp_path: Path) -> None:
+async def test_a_caller_over_its_token_limit_retries_when_the_tokens_are_made_up_for(tmp_path: Path) -> None:
     async with served(tmp_path, answers(USED, streams=False), table=table(MODELS), access=limited(100)) as here:
         assert (await here.ask(request(CHAT, said()))).status == 200
         assert 12 <= refused(await here.ask(request(CHAT, said()))) <= 14, "20 too many, at 100 a minute, and one more"
@@ -145,7 +145,7 @@ async def test_who_has_used_the_tokens_of_a_minute_comes_again_when_they_are_mad
 
 
 @pytest.mark.anyio
-async def test_a_stream_is_asked_for_its_usage_where_that_is_limited_and_its_caller_sees_none(tmp_path: Path) -> None:
+async def test_usage_is_requested_of_a_stream_if_tokens_are_limited_and_hidden_from_the_caller(tmp_path: Path) -> None:
     act = answers(event(WORD), event(USED.decode()))
     for asks in (False, True):
         options = {"stream_options": {"include_usage": True}} if asks else {}
@@ -175,7 +175,7 @@ async def test_tokens_of_streams_are_counted_without_a_limit_too_and_the_caller_
         assert tokens(here)["llm", "plain", "api-keys", "prompt"] == 100
         body = said(
             stream=True, stream_options={"x": "y" * 2000}
-        )  # It is not plain how to ask, so the server gets it as it came.
+        )  # How to request it is unclear, so the server gets the body unchanged.
         await here.ask(request(CHAT, body))
         assert json.loads(here.replica.asked[-1].body) == json.loads(body)
 
@@ -237,7 +237,7 @@ async def test_a_stream_that_breaks_is_a_failure_in_metrics_and_log(
 
 
 @pytest.mark.anyio
-async def test_who_leaves_before_the_usage_is_told_uses_what_there_was(tmp_path: Path) -> None:
+async def test_a_caller_that_leaves_before_the_usage_uses_what_had_come(tmp_path: Path) -> None:
     start = head(b"content-type: text/event-stream", b"transfer-encoding: chunked")
     word = b"%x\r\n%b\r\n" % (len(event(WORD)), event(WORD))
     async with served(tmp_path, raw(start, word * 90, pause=5), table=table(MODELS), access=limited(100)) as here:
@@ -248,11 +248,11 @@ async def test_who_leaves_before_the_usage_is_told_uses_what_there_was(tmp_path:
                 await caller.reader.readuntil(b"\n\n")
         await until(lambda: not here.proxy.shared.open_calls)
         refused(await here.ask(request(CHAT, said())))
-        assert not tokens(here), "which is no count of what was told"
+        assert not tokens(here), "which is not a count of reported tokens"
 
 
 @pytest.mark.anyio
-async def test_an_answer_is_not_compressed_where_what_it_says_of_its_usage_is_to_be_read(tmp_path: Path) -> None:
+async def test_a_response_is_not_compressed_if_its_usage_must_be_read(tmp_path: Path) -> None:
     async def act(made: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
         packed = "gzip" in asked.headers.get("accept-encoding", "")
         await answering(gzip.compress(USED) if packed else USED)(made, writer, asked)
@@ -275,7 +275,7 @@ async def test_an_answer_is_not_compressed_where_what_it_says_of_its_usage_is_to
         b'"stream":true,"stream_options":{"x":"%b"}' % (b"y" * 2000),
     ],
 )
-async def test_a_stream_that_cannot_be_asked_for_its_usage_is_refused_where_tokens_are_limited(
+async def test_a_stream_whose_usage_cannot_be_requested_is_refused_if_tokens_are_limited(
     tmp_path: Path, wish: bytes
 ) -> None:
     body = b'{"model":"plain",%b}' % wish

@@ -1,4 +1,4 @@
-"""Versions of a model with pools of their own: which pool a call goes to, by which names, and what is told of them."""
+"""Versions of a model with separate pools: the pool of a call, the names, and their states."""
 
 import json
 from collections import Counter
@@ -23,13 +23,13 @@ ACCESS = access((CALLER, ["chat", "plain"], ["infer", "inspect"]))
 
 
 def split(blue: dict[int, int], green: dict[int, int]) -> list[routing.Model]:
-    """The model `chat`, with these shares of its versions in the pool `main` and in the pool `green`."""
+    """The model `chat`, with these shares of its versions in the pools `main` and `green`."""
     names: Any = {"served_names": ("gpt-4o", "default")}
     return [model("chat", blue, **names), model("chat", green, pool="green", **names)]
 
 
 def serving(*names: str) -> Act:
-    """Answer as an engine that serves models under these names."""
+    """Respond as an engine that serves models under these names."""
     told = json.dumps({"object": "list", "data": [{"id": name, "object": "model"} for name in names]}).encode()
     return answering(lambda asked: told if asked.line.startswith("GET /v1/models ") else b'{"ok":1}')
 
@@ -64,7 +64,7 @@ async def test_each_version_is_called_in_its_own_pool_by_share(here: RunningProx
             assert reply.status == 200
     assert called(here.replica).keys() == {"chat-v3"}
     assert called(green).keys() == {"chat-v4"}
-    assert 25 < called(green).total() < 105, "20 per cent of them, but for chance"
+    assert 25 < called(green).total() < 105, "20 per cent of them, except for chance"
 
 
 async def test_a_call_names_the_model_one_of_its_other_names_or_a_version(here: RunningProxy, green: Upstream) -> None:
@@ -116,7 +116,7 @@ async def test_no_call_fails_while_one_version_takes_over_from_another(tmp_path:
                 assert (reply.status, reply.headers["tidegate-model-version"]) == (200, "4")
 
 
-async def test_it_is_told_which_version_is_where_and_which_pool_has_no_replica(
+async def test_models_shows_the_pool_of_each_version_and_pools_without_a_replica(
     here: RunningProxy, green: Upstream
 ) -> None:
     async def told(name: str) -> Any:
@@ -135,7 +135,7 @@ async def test_it_is_told_which_version_is_where_and_which_pool_has_no_replica(
     assert [each["state"] for each in chats["places"]][1:] in ([], ["unreachable"], ["unseen"])
 
 
-async def test_a_replica_that_serves_something_else_or_does_not_say_is_told_with_why(tmp_path: Path) -> None:
+async def test_a_replica_that_serves_other_models_or_none_is_shown_with_the_reason(tmp_path: Path) -> None:
     async def act(made: Upstream, writer: Any, _: Asked) -> None:
         await answer(writer, b"<html>" if made.index else b'{"data":[{"id":"chat-v2"}]}')
 
@@ -153,7 +153,7 @@ async def test_a_replica_that_serves_something_else_or_does_not_say_is_told_with
 BAD = {
     "model chat stands twice on server llm": [model("chat"), model("chat", {4: 100}, pool="green")],
     "model chat is in the pool main twice": [model("chat", {3: 80}), model("chat", {4: 20})],
-    "the shares of model chat's versions must sum to 100, and they sum to 90": split({3: 80}, {4: 10}),
+    "the shares of model chat's versions must sum to 100, but sum to 90": split({3: 80}, {4: 10}),
     "server llm has two models with the name chat-v3": [model("chat", {3: 100}), model("chat-v3")],
     "server llm has two models with the name gpt": [model("a", served_names=("gpt",)), model("gpt")],
 }  # fmt: skip

@@ -1,1 +1,1 @@
-"""A real Triton, asked directly and through a real proxy."""
+"""A real Triton, called directly and through a real proxy."""

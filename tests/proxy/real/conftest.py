@@ -1,4 +1,4 @@
-"""What tests with a real Triton have in common."""
+"""Fixtures for tests with a real Triton."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def triton_has_not_ended(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Say how a Triton ended that several tests share, and the end of its log, where it did so."""
+    """If a shared Triton has exited, report its exit status and the end of its log."""
     yield
     if "real_triton" in request.fixturenames:
         request.getfixturevalue("real_triton").process.check()

@@ -1,4 +1,4 @@
-"""Callers that cancel thousands of calls in front of a real Triton: no call of others fails."""
+"""Callers cancel thousands of calls in front of a real Triton, but no other caller's call fails."""
 
 import os
 import subprocess
@@ -28,10 +28,10 @@ from ..grpc.harness import until
 from ..rigs.tables import access_table, routing_table, write_key
 
 ATTACKS = (
-    "calls that are cancelled within their message, of a server that others use, with a key",
-    "streams that are cancelled, of a server that others use, with a key",
-    "calls that are cancelled at the server, which others use, with a key",
-    "requests whose caller leaves, of a server that others use, with a key",
+    "calls that are cancelled within their message at a server in use by others, with a key",
+    "streams that are cancelled at a server in use by others, with a key",
+    "calls that are cancelled at a server in use by others, with a key",
+    "requests to a server in use by others whose caller disconnects, with a key",
 )
 ATTACKERS = ("attacker-0", "attacker-1", "attacker-2", "attacker-3")
 CANCELS = {str(CANCELLED), str(CLIENT_LEFT)}
@@ -41,7 +41,6 @@ BYSTANDERS, SECONDS, SAMPLE, BAR = 4, 3600, 200, 10_000
 
 @contextmanager
 def attacking(place: Proxy, keys: list[str], attack: str) -> Iterator[None]:
-    """Let each of these callers attack while the block lasts."""
     variables = os.environ | python_variables("proxy", "contracts", "service", "policies/eviction", "client")
     command = [sys.executable, "-m", "tests.proxy.attacks.attacking", str(place.http_port), str(place.grpc_port)]
     processes = [
@@ -61,7 +60,7 @@ def attacking(place: Proxy, keys: list[str], attack: str) -> Iterator[None]:
 
 
 def cancelled(place: Proxy) -> float:
-    """Return how many calls the proxy has seen cancelled, or left by callers over HTTP."""
+    """Return the number of calls that callers have cancelled, over gRPC or by disconnecting over HTTP."""
     with urllib.request.urlopen(f"http://{place.admin}/metrics") as answer:
         families = [*text_string_to_metric_families(answer.read().decode())]
     samples = [sample for family in families if family.name == NAME for sample in family.samples]
@@ -69,7 +68,7 @@ def cancelled(place: Proxy) -> float:
 
 
 def calls_beside(place: Proxy, key: str, number: int) -> list[str]:
-    """Make so many calls, over connections of their own; return how those failed that did."""
+    """Make `number` calls over separate connections. Return the errors of those that failed."""
     request = pb.ModelInferRequest(model_name="echo", raw_input_contents=[bytes(4)])
     request.inputs.add(name="INPUT", datatype="FP32", shape=[1])
     failures = list[str]()

@@ -1,6 +1,6 @@
-"""Triton's own clients, unmodified: asked directly and through the proxy, every call has the same result.
+"""Every call of Triton's own unmodified clients has the same result directly and through the proxy.
 
-`test_real_http` has what their options for JSON, queries and compression send."""
+`test_real_http` covers what their options for JSON, queries and compression send."""
 
 import asyncio
 import importlib
@@ -17,8 +17,7 @@ from ..rigs.pytest_rigs import Front
 
 Headers = dict[str, str]
 Call = Callable[[Any, Headers, Any], Any]
-"""Given a client, headers, and the module whose tensors it takes. The clients for asyncio return what is to be awaited.
-"""
+"""Takes a client, headers, and the module with its tensor classes. Clients for asyncio return an awaitable."""
 PICTURE = numpy.random.default_rng(7).random(3 * 224 * 224, numpy.float32)
 WORDS = numpy.array(["a", "ü", "", "x" * 70_000], dtype=object)
 THREE = numpy.arange(3, dtype=numpy.int32)
@@ -95,7 +94,6 @@ CALLS: dict[str, Call] = {
 
 
 def ask(way: str, where: str, headers: Headers, *calls: Call) -> list[Any]:
-    """Return what comes of calls by this client."""
     protocol, _, is_aio = way.partition(".")
     kit, client = importlib.import_module(f"tritonclient.{protocol}"), importlib.import_module(f"tritonclient.{way}")
     if not is_aio:
@@ -110,7 +108,7 @@ def ask(way: str, where: str, headers: Headers, *calls: Call) -> list[Any]:
 
 
 async def outcome(call: Call, each: Any, headers: Headers, kit: Any) -> Any:
-    """What came of it, in a form that can be compared byte by byte."""
+    """Return a call's result in a form that can be compared byte by byte."""
     from tritonclient.utils import InferenceServerException
 
     try:
@@ -131,7 +129,7 @@ def plain(found: Any) -> Any:
 
 
 def sides(front: Front, way: str) -> list[tuple[str, Headers]]:
-    """Where to ask, and how: directly, and through the proxy."""
+    """Return address and headers for direct calls, and for calls through the proxy."""
     protocol = way.partition(".")[0]
     return [(getattr(front.triton, protocol), {}), (getattr(front.proxy, protocol), front.credential)]
 
@@ -149,9 +147,9 @@ def test_every_call_has_the_same_result(front: Front, way: str) -> None:
 
 @OF_HTTP
 def test_refused_calls_have_readable_errors_in_the_client(front: Front, way: str) -> None:
-    nobody = ask(way, front.proxy.http, {}, CALLS["infer"])
-    somebody = ask(way, front.proxy.http, front.credential, infer("no_such_model"))
-    (_, status, message), (_, other_status, other_message) = nobody[0], somebody[0]
+    unauthenticated = ask(way, front.proxy.http, {}, CALLS["infer"])
+    unknown = ask(way, front.proxy.http, front.credential, infer("no_such_model"))
+    (_, status, message), (_, other_status, other_message) = unauthenticated[0], unknown[0]
     assert (status, message.split(":")[0]) == ("401", "Send `Authorization")
     assert (other_status, other_message) == ("404", "There is no model no_such_model, or you have no access to it.")
 
@@ -201,7 +199,7 @@ def mistakes(each: Any, kit: Any) -> int:
 
 @pytest.mark.parametrize("work", [decoupled, sequences, mistakes])
 def test_streams_bring_the_same(front: Front, work: Callable[[Any, Any], int]) -> None:
-    """`work` sends, and says how many answers are to come."""
+    """`work` sends requests, and returns the number of responses to expect."""
     import tritonclient.grpc as client
 
     found = []
@@ -230,7 +228,7 @@ def test_streams_of_the_asyncio_client_bring_the_same(front: Front) -> None:
             return [(plain(answer), error) async for answer, error in each.stream_infer(requests(), headers=headers)]
 
     direct, through = (asyncio.run(run(*side)) for side in sides(front, "grpc"))
-    assert sorted(map(str, through)) == sorted(map(str, direct))  # of several requests
+    assert sorted(map(str, through)) == sorted(map(str, direct))  # responses to several requests, in any order
 
 
 def test_futures_and_deadlines_work(front: Front) -> None:

@@ -1,4 +1,4 @@
-"""What controls a Triton is out of reach: it fails through the proxy, and Triton's own log has nothing of it."""
+"""Callers cannot reach Triton's control API: such requests fail at the proxy and are not in Triton's log."""
 
 import http.client
 import json
@@ -42,9 +42,9 @@ def _post(host: str, path: str, body: Any) -> None:
 
 
 def _asked(front: Front, start: int, began: float) -> list[str]:
-    """Return the requests in Triton's log from this byte on, without those that the proxy sends by itself."""
+    """Return the requests in Triton's log from byte `start` on, without the proxy's own."""
     log, mark = front.triton.process.log, f"mark-{uuid.uuid4().hex}"
-    _post(front.triton.http, f"/v2/models/{mark}/infer", {})  # when this is logged, all before it is
+    _post(front.triton.http, f"/v2/models/{mark}/infer", {})  # once this is logged, all earlier requests are too
     front.triton.process.wait_until(lambda: mark in log.read_text("utf-8", "replace"), 10)
     looks = 1 + int((monotonic() - began) / (load_watch.LOOK_SECONDS * (1 - probe.JITTER)))
     lines = [line.rstrip('"') for line in log.read_bytes()[start:].decode("utf-8", "replace").splitlines()]

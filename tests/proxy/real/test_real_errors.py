@@ -1,4 +1,4 @@
-"""What a real Triton cannot load, or answers with an error: known, told in few words, and of no harm to other calls."""
+"""Failed loads and errors of a real Triton are reported briefly, and do not affect other calls."""
 
 import asyncio
 import json
@@ -31,9 +31,9 @@ DECOUPLED = Model("decoupled", SOURCES / "raises.py", *TENSORS, "model_transacti
 BODY = json.dumps({"inputs": [{"name": "INPUT", "datatype": "INT32", "shape": [1], "data": [7]}]}).encode()
 POLLING = (
     "--model-control-mode=poll", "--repository-poll-secs=1", "--exit-on-error=false",
-    "--strict-readiness=false",  # `triton` waits until it is ready, whatever it cannot load
+    "--strict-readiness=false",  # models fail to load, but `triton` waits for readiness
 )  # fmt: skip
-LOADED = "successfully loaded 'echo'"  # How Triton's log ends each look at a folder that has changed.
+LOADED = "successfully loaded 'echo'"  # Triton logs it at the end of each poll with a change.
 ANSWERS = (
     b"/v2/models/echo",
     b"/v2/models/echo/config",
@@ -52,8 +52,8 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name / "1" / "model.py").write_text("import no_such_module\n")
         config = f'name: "{name}"\nbackend: "{backend}"\nmax_batch_size: 0\n'
         tensors = "".join(
-            f'{side} {{ name: "{said[0]}" data_type: {said[1]} dims: [ {said[2]} ] }}\n'
-            for side, (said,) in zip(("input", "output"), TENSORS, strict=True)
+            f'{side} {{ name: "{tensor[0]}" data_type: {tensor[1]} dims: [ {tensor[2]} ] }}\n'
+            for side, (tensor,) in zip(("input", "output"), TENSORS, strict=True)
         )
         (folder / name / "config.pbtxt").write_text(config + tensors + "instance_group { kind: KIND_CPU }\n")
     return folder
@@ -70,7 +70,7 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_watch, "LOOK_SECONDS", 0.3)
 
 
-async def told(here: RunningProxy, name: str) -> Place:
+async def listed(here: RunningProxy, name: str) -> Place:
     reply = await here.ask(request(f"{WHEREABOUTS_PATH}/{name}", method="GET"))
     [one] = Whereabouts.model_validate_json(reply.body).models
     assert one.pool == "main"
@@ -86,7 +86,7 @@ async def test_broken_models_have_a_state_a_metric_and_a_log_line_and_calls_cont
         await until(lambda: {name for name, _ in watch.failed} == {"no_backend", "no_module"})
         library = "unable to find backend library for backend 'onnxruntime'"
         for name, why in (("no_backend", library), ("no_module", "no_such_module")):
-            place = await told(here, name)
+            place = await listed(here, name)
             assert place.state == "failed"
             assert why in place.why
             assert [each.version for each in place.failures] == [1]
@@ -102,14 +102,14 @@ async def test_broken_models_have_a_state_a_metric_and_a_log_line_and_calls_cont
         status, [first, *more] = await here.admin(f"{SERVER_READY_PATH}/vision")
         assert (status, first, len(more)) == (200, "ready", 2)
         assert (await here.ask(request("/v2/models/echo/infer", BODY))).json()["outputs"][0]["data"] == [7]
-        # A version that breaks on a volume that is served from.
+        # A new version that fails to load while the model is in use.
         (repository / "echo" / "2").mkdir()
         (repository / "echo" / "2" / "model.py").write_text("import no_such_module\n")
         await until(lambda: ("echo", "2") in watch.failed, 30)
-        place = await told(here, "echo")
+        place = await listed(here, "echo")
         assert (place.state, [each.version for each in place.failures]) == ("resident", [2])
         assert (await here.ask(request("/v2/models/echo/versions/1/infer", BODY))).status == 200
-        # Triton answers the same after it has polled without that version, so its failure ends with a newer one.
+        # Triton reports the same after it has polled without that version, so a newer version must end the failure.
         log = polling.process.log
         answers, polls = [await ask(here.pool, path, 5.0) for path in ANSWERS], log.read_text().count(LOADED)
         shutil.rmtree(repository / "echo" / "2")
@@ -140,13 +140,13 @@ async def test_a_configuration_that_breaks_under_a_loaded_model_is_reported_if_c
     good = (folder / "config.pbtxt").read_text()
     with not_run("A REAL TRITON"), triton(tmp_path / "triton", folder.parent, options=POLLING) as server:
         (tmp_path / "broken").write_text("this is none {")
-        (tmp_path / "broken").replace(folder / "config.pbtxt")  # Triton may be reading it: half of one is a good one
+        (tmp_path / "broken").replace(folder / "config.pbtxt")  # atomically: half of the file would be valid
         shutil.copytree(folder / "1", folder / "2")
         async with running_proxy(tmp_path, server.http_port, models=table) as here:
             [watch] = here.pool.watches.values()
             await until(lambda: watch.failed, 30)
             assert {key: each.why for key, each in watch.failed.items()} == {("echo", "2"): load_watch.NO_REASON}
-            place = await told(here, "echo")
+            place = await listed(here, "echo")
             assert (place.state, place.versions, [each.version for each in place.failures]) == ("resident", (1,), [2])
             [line] = [each for each in caplog.records if each.levelno == logging.WARNING]
             assert vars(line)["said"]["version"] == "2"
@@ -156,7 +156,7 @@ async def test_a_configuration_that_breaks_under_a_loaded_model_is_reported_if_c
             (tmp_path / "good").write_text(good)
             (tmp_path / "good").replace(folder / "config.pbtxt")
             await until(lambda: not watch.failed, 30)
-            assert (await told(here, "echo")).versions == (1, 2)
+            assert (await listed(here, "echo")).versions == (1, 2)
 
 
 async def test_removed_models_and_unrouted_models_are_not_failures_when_triton_restarts(
@@ -176,7 +176,7 @@ async def test_removed_models_and_unrouted_models_are_not_failures_when_triton_r
             await until(lambda: watch.failed, 30)
             await asyncio.sleep(2 * load_watch.UNEXPLAINED_SECONDS)
             assert {key: each.why for key, each in watch.failed.items()} == {("no_module", ""): load_watch.NO_REASON}
-            assert ([*watch.loaded], (await told(here, "raises")).state) == (["echo"], "unknown")
+            assert ([*watch.loaded], (await listed(here, "raises")).state) == (["echo"], "unknown")
 
 
 async def test_a_models_exception_arrives_as_triton_reports_it_over_http_predict_streams_and_grpc(

@@ -1,4 +1,4 @@
-"""The gate of a rollout notices models that a real Triton no longer loads, although Triton says that it is ready."""
+"""A rollout's gate notices models that a real Triton no longer loads, although Triton reports that it is ready."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +24,7 @@ TARGET = Target("prod", (), 80, False)
 
 
 class Pods(Kubectl):
-    """Stands for a cluster with one ready proxy, whose metrics are those of a real one."""
+    """A stand-in for a cluster with one ready proxy, whose metrics are those of a real one."""
 
     def find(self, *_: object) -> list[dict[str, Any]]:
         labels = {"app.kubernetes.io/name": "inference-proxy"}
@@ -53,7 +53,7 @@ async def test_a_ready_triton_that_no_longer_loads_a_model_does_not_pass_the_gat
             await until(lambda: watch.seen)
             assert (await here.ask(request("/v2/models/echo/infer", BODY))).status == 200
             assert not_loaded(await cluster(here), TARGET) == ([], [])
-    # The new image cannot load what the old one loaded, as with plans of another release of TensorRT.
+    # The new image cannot load what the old one loaded, like plans of another TensorRT release.
     (repository / "echo" / "1" / "model.py").write_text("import what_only_the_old_image_has\n")
     with not_run("A REAL TRITON"), triton(tmp_path / "after", repository, options=POLLING) as server:
         async with running_proxy(tmp_path / "two", server.http_port, models=["echo"]) as here:

@@ -1,4 +1,4 @@
-"""A real Triton that works as hard as it can is alive to the proxy; one that is stopped is not."""
+"""The proxy recognises a real Triton at full load as alive, and a suspended one as not."""
 
 import asyncio
 import http.client
@@ -24,7 +24,7 @@ from ..rigs.repository import SOURCES, write
 pytestmark = [pytest.mark.anyio, pytest.mark.thorough]
 ECHO = Model("echo", SOURCES / "echo.py", [("INPUT", "TYPE_FP32", "-1")], [("OUTPUT", "TYPE_FP32", "-1")])
 POLLING = ("--model-control-mode=poll", "--repository-poll-secs=1")
-THREADS = 8  # Of Triton's for HTTP.
+THREADS = 8  # Triton's HTTP threads.
 NUMBERS = 3 * 2**20
 KNOWN_SECONDS = 3.0
 
@@ -55,7 +55,7 @@ async def states(here: RunningProxy, found: set[tuple[str, int]]) -> None:
         await asyncio.sleep(0.02)
 
 
-async def test_loads_long_bodies_on_all_its_threads_and_looks_at_its_index_open_no_breaker_and_a_stop_does(
+async def test_loads_long_bodies_on_all_threads_and_index_queries_open_no_breaker_but_a_stop_does(
     polling: Triton, repository: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(load_watch, "LOOK_SECONDS", 0.1)

@@ -1,4 +1,4 @@
-"""Plain HTTP, to the byte: what Triton answers is what comes through the proxy; its load generator completes, too."""
+"""Plain HTTP: Triton's responses pass the proxy byte by byte. Triton's load generator works through the proxy too."""
 
 import gzip
 import http.client
@@ -17,9 +17,9 @@ from ..rigs.perf_analyzer import perf_analyzer
 from ..rigs.pytest_rigs import Exposed, Front
 
 Request = tuple[str, str, bytes | list[bytes] | None, dict[str, str]]
-"""Method, path, body (in chunks, where it is a list), headers."""
+"""Method, path, body (a list is sent in chunks), headers."""
 Answer = tuple[int, dict[str, str], bytes]
-OF_THE_PROXY = {"x-request-id", "tidegate-model-version"}  # What it adds.
+OF_THE_PROXY = {"x-request-id", "tidegate-model-version"}  # Headers that it adds.
 
 
 def ask(where: str, request: Request, more: Mapping[str, str] | None = None) -> Answer:
@@ -89,10 +89,10 @@ REQUESTS: dict[str, Request] = {
     "binary": post(INFER, BINARY, {HEAD_LENGTH: str(len(BINARY_HEAD))}),
     "binary without the length of its head": post(INFER, BINARY),
     "binary with too long a head": post(INFER, BINARY, {HEAD_LENGTH: "9999"}),
-    "binary with no number as length of its head": post(INFER, BINARY, {HEAD_LENGTH: "x"}),
+    "binary with a length of its head that is not a number": post(INFER, BINARY, {HEAD_LENGTH: "x"}),
     "gzip": post(INFER, gzip.compress(JSON), {"Content-Encoding": "gzip"}),
     "deflate": post(INFER, zlib.compress(JSON), {"Content-Encoding": "deflate"}),
-    "gzip that is none": post(INFER, JSON, {"Content-Encoding": "gzip"}),
+    "gzip that is not gzip": post(INFER, JSON, {"Content-Encoding": "gzip"}),
     "an encoding that Triton does not know": post(INFER, JSON, {"Content-Encoding": "br"}),
     "gzip back": post(INFER, JSON, {"Accept-Encoding": "gzip"}),
     "deflate back": post(INFER, JSON, {"Accept-Encoding": "deflate"}),
@@ -112,7 +112,7 @@ REQUESTS: dict[str, Request] = {
     "a stream of one": post("/v2/models/add_sub/generate_stream", PLAIN),
     "a stream": post("/v2/models/repeat/generate_stream", packed({"IN": [1, 2, 3], "DELAY": [0, 9, 9]})),
     "a stream with an error": post("/v2/models/repeat/generate_stream", packed({"IN": [1, -2, 3], "DELAY": [0, 9, 9]})),
-    "a stream of no JSON": post("/v2/models/repeat/generate_stream", b"{"),
+    "a stream without JSON": post("/v2/models/repeat/generate_stream", b"{"),
 }
 
 
@@ -137,7 +137,7 @@ def test_status_headers_and_body_are_the_same_and_each_response_has_its_request_
 
 @pytest.mark.parametrize("way", ["front", "exposed"])
 def test_events_come_one_by_one(request: pytest.FixtureRequest, way: str) -> None:
-    """Through a real nginx, by the rules of the Ingress, too."""
+    """Including through a real nginx with the rules of the Ingress."""
     place: Front | Exposed = request.getfixturevalue(way)
     address, path = (place.address, place.path) if isinstance(place, Exposed) else (place.proxy.http, "")
     asking = http.client.HTTPConnection(address, timeout=30)

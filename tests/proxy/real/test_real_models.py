@@ -1,4 +1,4 @@
-"""What real Tritons say of models: their aliases; and each of two keeps the sequences that it has begun."""
+"""Aliases and sequences with real Tritons: each of two replicas keeps the sequences that began there."""
 
 import asyncio
 import json
@@ -27,8 +27,8 @@ async def test_the_version_of_the_alias_answers_and_not_the_newest(
         reply = await here.ask(request("/v2/models/versions/infer", BODY))
         assert reply.status == status
         if version is not None:
-            told = {each["name"]: each["data"] for each in reply.json()["outputs"]}
-            assert told == {"OUTPUT": [7], "VERSION": [version]}
+            outputs = {each["name"]: each["data"] for each in reply.json()["outputs"]}
+            assert outputs == {"OUTPUT": [7], "VERSION": [version]}
             assert reply.headers.get("tidegate-model-version") == (str(version) if alias else None)
 
 
@@ -38,7 +38,7 @@ STEPS = 6
 
 @pytest.fixture(scope="module")
 def another_triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Triton]:
-    """One that has the model with sequences alone."""
+    """Run a Triton that has only the model with sequences."""
     models = [each for each in MODELS if each.name == MODEL]
     folder = tmp_path_factory.mktemp("another")
     with not_run("ANOTHER REAL TRITON"), triton(folder, write(folder / "models", models)) as server:
@@ -84,7 +84,7 @@ async def test_every_sequence_stays_where_it_began(
                     sums.append(int(result.as_numpy("OUTPUT")[0][0]))
                 return sums
 
-            numbers = range(1, 33)  # all of them at one of the two by chance: once in a billion runs
+            numbers = range(1, 33)  # all of them randomly at one of the two: once in a billion runs
             found = await asyncio.gather(*(sequence(number) for number in numbers))
     assert found == [[number * step for step in range(1, STEPS + 1)] for number in numbers]
     work = [counted(server) - had for server, had in zip((real_triton, another_triton), before, strict=True)]

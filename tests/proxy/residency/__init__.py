@@ -1,1 +1,1 @@
-"""Leases and placement, against policies that keep the contract and fail as they are told, over real HTTP."""
+"""Leases and placement over real HTTP, with policies that keep the contract and fail on command."""

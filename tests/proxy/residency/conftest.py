@@ -1,4 +1,4 @@
-"""What the tests of leases share."""
+"""Fixtures for the tests of leases."""
 
 import pytest
 

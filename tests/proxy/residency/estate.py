@@ -1,4 +1,4 @@
-"""Proxies in the test's own event loop, before a pool whose models are loaded on demand."""
+"""Proxies in the test's own event loop, in front of a pool whose models are loaded on demand."""
 
 import json
 import socket
@@ -52,7 +52,7 @@ def table(here: Sequence[Site], **pool: Any) -> routing.RoutingTable:
 
 @asynccontextmanager
 async def estate(root: Path, here: Sequence[Site], **more: Any) -> AsyncIterator[Estate]:
-    """Run a proxy in front of these replicas; it ends with the block."""
+    """Run a proxy in front of these replicas while the block lasts."""
     addresses = [(socket.AF_INET, (site.host, site.triton.port)) for site in here]
     async with running_proxy(root, *addresses, table=table(here), kind=Estate, **more) as made:
         assert isinstance(made, Estate)

@@ -1,6 +1,6 @@
-"""A Triton and its eviction policy as a proxy meets them: it keeps the contract of leases, and fails as it is told.
+"""A stand-in for a Triton server and its eviction policy. It keeps the contract of leases, and fails on command.
 
-Each stands at a loopback address of its own, for all replicas of a pool have the same ports.
+Each has a separate loopback address, because all replicas of a pool have the same ports.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ UNKNOWN_VERSION = "Request for unknown model: '{}' version {} is not at ready st
 
 @dataclass
 class Site:
-    """One replica. What a test sets is above, what it looks at below."""
+    """One replica. Attributes that a test sets are above, those that it reads are below."""
 
     host: str
     room: int = 100  # Models that fit.
@@ -30,11 +30,11 @@ class Site:
     lease_seconds: float = 1.0
     wait_seconds: float = 5.0
     retry_after: float = 7.0
-    refuses: dict[str, lease.Refusal] = field(default_factory=dict)  # Models that no lease is had on, and why.
-    said: dict[str, str] = field(default_factory=dict)  # Why each model is as it is.
-    starving: dict[str, float] = field(default_factory=dict)  # For how many seconds models have had no room.
+    refuses: dict[str, lease.Refusal] = field(default_factory=dict)  # Models for which no lease is granted, and why.
+    said: dict[str, str] = field(default_factory=dict)  # The reason of each model's state.
+    starving: dict[str, float] = field(default_factory=dict)  # For how many seconds models have had no memory.
     accepts: bool = True
-    how: str = "well"  # How the policy answers: well, slowly, never, or by hanging up.
+    how: str = "well"  # How the policy responds: well, slowly, never, or by hanging up.
     sequential: bool = False
 
     incarnation: int = 1
@@ -48,7 +48,7 @@ class Site:
     released: list[str] = field(default_factory=list)
     releases: list[lease.Release] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)  # Requests for models that were not resident, or without a lease.
-    calls: list[str] = field(default_factory=list)  # What Triton was called for.
+    calls: list[str] = field(default_factory=list)  # Paths of the requests to Triton.
     triton: Upstream = field(default_factory=Upstream)
     policy: Upstream = field(default_factory=Upstream)
 
@@ -181,9 +181,9 @@ class Site:
         sizes = {name: 0 for name in lease.Listing.model_fields if name.endswith("_bytes")}
         return lease.Listing(incarnation="1", policy="lru-idle", models=tuple(models), **sizes)
 
-    # --- what tests do to it
+    # --- used by tests
     def restart(self) -> None:
-        """Be another Triton, with nothing in it; its policy says so."""
+        """Become another Triton server without models, as its policy reports."""
         self.incarnation += 1
         self.resident.clear()
         self.leases.clear()

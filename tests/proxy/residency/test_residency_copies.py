@@ -1,4 +1,4 @@
-"""Which replica is asked for a model, where it is called when there are several, and how proxies come together."""
+"""The choice of a replica for a model's lease and calls, and how proxies converge."""
 
 import asyncio
 import socket
@@ -52,7 +52,7 @@ async def test_when_all_are_busy_the_caller_is_told_the_shortest_wait(tmp_path: 
 
 @asynccontextmanager
 async def load(front: Estate, model: str, callers: int = 1, pause: float = 0.02) -> AsyncIterator[Counter[str]]:
-    """Call a model over so many connections until the block ends; yields where the calls go."""
+    """Call a model over so many connections until the block ends. Yields the targets of the calls."""
     found: Counter[str] = Counter()
     stop = asyncio.Event()
 
@@ -71,7 +71,7 @@ async def load(front: Estate, model: str, callers: int = 1, pause: float = 0.02)
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let models be hot and cold after a short while."""
+    """Make models hot and cold after a short while."""
     monkeypatch.setattr("tidegate_proxy.residency.leases.MEMORY_SECONDS", 0.2)
     monkeypatch.setattr("tidegate_proxy.residency.leases.CALM_SECONDS", 0.3)
 

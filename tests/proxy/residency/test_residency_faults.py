@@ -1,4 +1,4 @@
-"""Policies, Tritons and messages between them fail: no request meets a model that may go, and none waits for ever."""
+"""Policies, Triton servers and messages fail: no request reaches an unloaded model, and none waits for ever."""
 
 import asyncio
 from pathlib import Path
@@ -22,7 +22,7 @@ def wrong(here: list[Site]) -> list[str]:
 
 
 def give_back(here: Estate, site: Site) -> ReplicaLeases:
-    """Have the proxy give its lease on `a` at a replica back; return its leases there."""
+    """Make the proxy give back its lease on `a` at a replica. Return its leases there."""
     policy = policy_of(here, site)
     policy.drop(policy.leases["a"])
     policy.silent = 0
@@ -39,7 +39,7 @@ async def test_after_a_restart_every_lease_is_void_and_models_are_loaded_anew(tm
         for model in ("a", "b"):
             await here.call(model)
         site.restart()
-        reply = await here.call("a")  # nobody has told the proxy so far
+        reply = await here.call("a")  # the proxy does not know yet
         assert (reply.status, reply.problem) == (503, "busy")
         assert "has just lost the model a" in reply.json()["detail"]
         await until(lambda: not here.held())
@@ -47,7 +47,7 @@ async def test_after_a_restart_every_lease_is_void_and_models_are_loaded_anew(tm
         assert site.loads == {"a": 2, "b": 2}
 
 
-async def test_a_model_that_is_lost_is_understood_in_whatever_pieces_that_is_said(tmp_path: Path) -> None:
+async def test_a_lost_model_is_recognised_in_a_response_in_any_pieces(tmp_path: Path) -> None:
     async with sites(lease_seconds=30) as [site], estate(tmp_path, [site]) as here:
         await here.call("a")
         body = b'{"error":"Request for unknown model: \'a\' is not found"}'
@@ -82,7 +82,7 @@ async def test_a_policy_whose_process_has_ended_stops_loads_and_no_inference_at_
         assert at(await one.call("a")) == site.host
         await until(lambda: all(each.incarnation for each in other.leases.table.replicas.values()))
         await site.policy.close()
-        site.leases["dead policies", "a"] = monotonic() + 60  # nobody unloads
+        site.leases["dead policies", "a"] = monotonic() + 60  # no one unloads
         end = monotonic() + 1.5
         while monotonic() < end:
             for proxy in (one, other):
@@ -90,12 +90,12 @@ async def test_a_policy_whose_process_has_ended_stops_loads_and_no_inference_at_
             await asyncio.sleep(0.02)
         assert (await other.call("b")).status == 503
         assert site.loads == {"a": 1}
-        site.resident.clear()  # Triton was started anew meanwhile
+        site.resident.clear()  # Triton has restarted meanwhile
         await until(lambda: one.leases.held(monotonic()) == {f"{site.host}:{site.triton.port}": 0})
         assert (await one.call("a")).status == 503
 
 
-async def test_who_asks_for_a_model_as_renewals_find_its_policy_s_process_ended_has_it_all_the_same(
+async def test_a_call_gets_its_model_although_renewals_find_the_policy_process_ended(
     tmp_path: Path,
 ) -> None:
     async with sites(lease_seconds=0.3) as [site], estates(tmp_path, [site], 2) as (one, other):
@@ -103,7 +103,7 @@ async def test_who_asks_for_a_model_as_renewals_find_its_policy_s_process_ended_
         policy = policy_of(other, site)
         await until(lambda: policy.incarnation)
         await site.policy.close()
-        site.leases["dead policies", "a"] = monotonic() + 60  # nobody unloads
+        site.leases["dead policies", "a"] = monotonic() + 60  # no one unloads
         await until(lambda: policy.silent == 1)
 
         async def ready_later(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
@@ -132,7 +132,7 @@ async def test_models_of_a_policy_that_is_silent_for_a_while_are_not_loaded_else
         async with load(front, "a") as places:
             await until(lambda: first.calls)
             await first.policy.close()
-            first.leases["dead policies", "a"] = monotonic() + 60  # nobody unloads
+            first.leases["dead policies", "a"] = monotonic() + 60  # no one unloads
             await asyncio.sleep(2.0)
         assert set(places) == {first.host}
         assert not second.loads
@@ -165,7 +165,7 @@ async def test_a_version_that_is_not_loaded_is_triton_s_to_refuse_and_puts_no_le
         assert (await here.call("a")).problem == "busy"
         policy = policy_of(here, site)
         assert policy.leases["a"].until == 0.0
-        assert policy.leases["b"].until > monotonic(), "of the other model nothing was said"
+        assert policy.leases["b"].until > monotonic(), "the error did not concern the other model"
 
 
 async def test_a_grant_that_comes_as_its_replica_leaves_is_nobodys(
@@ -180,7 +180,7 @@ async def test_a_grant_that_comes_as_its_replica_leaves_is_nobodys(
 
         async def leave_first(message: lease.Acquire) -> lease.Answer:
             answer = await acquire(message)
-            leases.table.replicas.pop(policy.replica).leave()  # in the turn in which the answer comes
+            leases.table.replicas.pop(policy.replica).leave()  # in the turn of the response
             return answer
 
         monkeypatch.setattr(policy._client, "acquire", leave_first)

@@ -1,4 +1,4 @@
-"""The same leases over gRPC: calls one by one, streams of several models, and what is only looked at."""
+"""Leases over gRPC: unary calls, streams of several models, and queries."""
 
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
@@ -19,7 +19,7 @@ MODELS = ("echo", "slow", "hang", "many", "other")
 
 @contextmanager
 def plane(root: Path, replicas: int = 1, **knobs: object) -> Iterator[tuple[Rig, list[Site]]]:
-    """A proxy, its replicas, and beside each a policy, all on the proxy's own loop."""
+    """A proxy, its replicas, and a policy for each, all on the proxy's own loop."""
     here = [Site(f"127.0.0.{each + 1}", **knobs) for each in range(replicas)]  # type: ignore[arg-type]
     [port] = free_ports(1)
     told = {"loading": "on-demand", "lease_port": port}
@@ -38,7 +38,7 @@ def leases(running: Rig) -> dict[str, int]:
     return running.on_loop(lambda: {model: sum(x.in_flight for x in each.leases) for model, each in held.items()})  # type: ignore[no-any-return]
 
 
-def test_a_cold_model_is_loaded_once_and_warm_calls_ask_nobody(tmp_path: Path) -> None:
+def test_a_cold_model_is_loaded_once_and_warm_calls_send_no_lease_request(tmp_path: Path) -> None:
     with plane(tmp_path, lease_seconds=30, load_seconds=0.2) as (running, [site]):
         infer, metadata = method(running.channel(), "ModelInfer"), running.metadata()
         futures = [infer.future(infer_request(), metadata=metadata, timeout=5) for _ in range(30)]
@@ -52,7 +52,7 @@ def test_a_cold_model_is_loaded_once_and_warm_calls_ask_nobody(tmp_path: Path) -
 def test_a_stream_has_leases_on_all_its_models_for_as_long_as_it_is_open(tmp_path: Path) -> None:
     with plane(tmp_path, 2, lease_seconds=0.5) as (running, here):
         talk = Talk(running)
-        [place] = {replica_of(talk.ask(model)) for model in ("echo", "other", "slow", "echo")}
+        [place] = {replica_of(talk.exchange(model)) for model in ("echo", "other", "slow", "echo")}
         site = here["ab".index(place)]
         assert site.resident == {"echo", "other", "slow"}
         until(lambda: leases(running) == {"echo": 1, "other": 1, "slow": 1})
@@ -68,9 +68,9 @@ def test_a_stream_has_leases_on_all_its_models_for_as_long_as_it_is_open(tmp_pat
 def test_a_streams_next_model_that_finds_no_room_where_the_stream_is_ends_it_with_busy(tmp_path: Path) -> None:
     with plane(tmp_path) as (running, [site]):
         talk = Talk(running)
-        talk.ask()
+        talk.exchange()
         site.room = 1
-        talk.say(infer_request("other"))
+        talk.send(infer_request("other"))
         assert talk.code() is grpc.StatusCode.UNAVAILABLE
         assert "other is not available on the stream" in talk.call.details()
         talk.end()
@@ -86,7 +86,7 @@ def test_what_is_only_looked_at_loads_nothing(tmp_path: Path) -> None:
             model: ready(pb.ModelReadyRequest(name=model), metadata=metadata, timeout=5).ready
             for model in ("many", "other", "echo")
         }
-        assert found == {"many": True, "other": False, "echo": False}  # `echo` is none that the policy knows
+        assert found == {"many": True, "other": False, "echo": False}  # the policy does not know `echo`
         statistics = method(channel, "ModelStatistics")
         assert not statistics(pb.ModelStatisticsRequest(name="echo"), metadata=metadata, timeout=5).model_stats
         assert not site.acquires

@@ -1,4 +1,4 @@
-"""A request for a model that is loaded on demand goes where this proxy has a lease on it, and nowhere else."""
+"""A request for a model that is loaded on demand goes only where this proxy has a lease on it."""
 
 import asyncio
 import gc
@@ -17,7 +17,7 @@ from .standin import sites
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_cold_model_is_loaded_by_the_first_call_and_warm_calls_ask_nobody(tmp_path: Path) -> None:
+async def test_a_cold_model_is_loaded_by_the_first_call_and_warm_calls_send_no_lease_request(tmp_path: Path) -> None:
     async with sites(lease_seconds=30) as [site], estate(tmp_path, [site]) as here:
         assert at(await here.call("a")) == site.host
         before = len(site.policy.asked)
@@ -35,7 +35,7 @@ async def test_everybody_who_wants_a_cold_model_waits_for_one_load(tmp_path: Pat
         assert (site.loads["a"], len(site.acquires)) == (1, 1)
 
 
-async def test_who_waits_for_a_load_takes_no_place(tmp_path: Path) -> None:
+async def test_a_call_that_waits_for_a_load_has_no_slot(tmp_path: Path) -> None:
     async with sites(load_seconds=1.0) as [site], estate(tmp_path, [site], concurrency=10) as here:
         site.resident.add("b")
         waiting = [asyncio.ensure_future(here.call("a")) for _ in range(20)]
@@ -69,16 +69,16 @@ async def test_a_caller_who_leaves_does_not_end_the_load_of_others(tmp_path: Pat
         assert (site.loads["a"], len(site.acquires), site.policy.left) == (1, 1, 0)
 
 
-async def test_when_the_last_who_waits_has_left_the_policy_is_told(tmp_path: Path) -> None:
+async def test_when_the_last_waiting_caller_has_left_the_policy_is_notified(tmp_path: Path) -> None:
     async with sites(load_seconds=0.4) as [site], estate(tmp_path, [site]) as here:
         async with here.caller() as only:
             await only.send(request("/v2/models/a/infer"))
             await until(lambda: site.loading)
-        await until(lambda: site.policy.left == 1)  # the connection that it waited on
+        await until(lambda: site.policy.left == 1)  # the connection on which it waited
         assert not here.held()
 
 
-async def test_a_load_that_takes_longer_than_the_caller_waits_is_told_as_busy(tmp_path: Path) -> None:
+async def test_a_load_that_takes_longer_than_the_caller_waits_is_busy(tmp_path: Path) -> None:
     async with sites(load_seconds=1.5) as [site], estate(tmp_path, [site]) as here:
         reply = await here.call("a", request_timeout="0.3")
         assert (reply.status, reply.problem) == (503, "busy")
@@ -95,7 +95,7 @@ async def test_a_load_that_takes_longer_than_the_caller_waits_is_told_as_busy(tm
         (lease.Quarantined(why="it failed 3 times: no such layer"), 424, "load-failed"),
     ],
 )
-async def test_what_never_succeeds_is_told_at_once_and_why(
+async def test_permanent_failures_are_reported_at_once_with_the_reason(
     tmp_path: Path, why: lease.Unknown | lease.TooLarge | lease.Quarantined, status: int, problem: str
 ) -> None:
     async with sites(2, refuses={"a": why}) as here, estate(tmp_path, here) as front:
@@ -103,7 +103,7 @@ async def test_what_never_succeeds_is_told_at_once_and_why(
         assert (reply.status, reply.problem) == (status, problem)
         assert "retry-after" not in reply.headers
         assert reply.json()["detail"] == why.why
-        assert sum(len(site.acquires) for site in here) == 1, "the other replica would say the same"
+        assert sum(len(site.acquires) for site in here) == 1, "the other replica would respond the same"
 
 
 async def test_leases_are_renewed_all_in_one_call_with_how_they_are_used(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ async def test_a_pool_that_the_table_changes_keeps_its_leases_until_its_requests
 
 
 @pytest.mark.filterwarnings("error")
-async def test_work_that_is_given_up_before_it_begins_never_does_and_nobody_hears_of_it() -> None:
+async def test_work_that_is_cancelled_before_it_begins_never_runs_and_logs_nothing() -> None:
     begun = []
 
     async def work() -> None:

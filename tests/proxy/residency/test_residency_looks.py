@@ -1,4 +1,4 @@
-"""What is only looked at: a cold model is no fault, and looking keeps nothing in memory; and what operators see."""
+"""Queries about models: a cold model is not a fault, and looking keeps nothing in memory. And metrics for operators."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -65,7 +65,7 @@ async def test_operators_see_leases_waits_and_outcomes(tmp_path: Path) -> None:
         assert value(found, "leases", replica=f"127.0.0.2:{here[1].triton.port}", **pool) == 0
         outcomes = {each: value(found, "lease_acquires_total", outcome=each, **pool) for each in ("granted", "unknown")}
         assert outcomes == {"granted": 1, "unknown": 1}
-        # Both were, and once more the one that has room the soonest.
+        # Both were, and again the one that has memory first.
         assert value(found, "lease_acquires_total", outcome="busy", **pool) == 3
         assert value(found, "lease_spills_total", **pool) == 1
         assert value(found, "lease_wait_seconds_count", **pool) == 3

@@ -1,4 +1,4 @@
-"""Where models belong: proxies agree without talking, and a replica more or less moves few of them."""
+"""The placement of models: proxies agree without communication, and a changed replica moves few models."""
 
 import math
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a real Triton says of models that it has not loaded: the words by which the proxy knows that it lost one."""
+"""The errors of a real Triton for models that it has not loaded, by which the proxy knows that it lost one."""
 
 import json
 import urllib.error
@@ -22,7 +22,7 @@ BODY = json.dumps({"inputs": [{"name": "INPUT", "datatype": "INT32", "shape": [1
 
 @pytest.fixture(scope="module")
 def explicit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Triton]:
-    """A Triton that has loaded nothing so far."""
+    """A Triton server that has loaded nothing so far."""
     folder = tmp_path_factory.mktemp("triton")
     options = ["--model-control-mode=explicit", "--strict-readiness=false"]
     with not_run("A REAL TRITON"), triton(folder, write(folder / "models"), options=options) as server:
@@ -50,7 +50,7 @@ def over_grpc(server: Triton, version: str = "") -> tuple[str, bytes]:
 
 
 def is_lost(server: Triton, version: str = "") -> bool:
-    """Tell whether the proxy would know it, over HTTP and over gRPC alike."""
+    """Return whether the proxy would know it, over HTTP and over gRPC."""
     status, body = over_http(server, f"/versions/{version}" if version else "")
     code, message = over_grpc(server, version)
     found = bool(LOST.search(body)), bool(LOST.search(message))

@@ -1,4 +1,4 @@
-"""Why a model is not to be had is one word, and the same for the caller, in the log and in the metrics."""
+"""The reason why a model is unavailable is the same word for the caller, in the log and in the metrics."""
 
 import logging
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def hanging_up(site: Site) -> None:
 REFUSALS = {
     "no-room": (refusing(lease.Busy(retry_after=2.0, reason="no-room", why="full")), ProblemType.BUSY, "full"),
     "load-failed": (refusing(lease.Busy(retry_after=2.0, reason="load-failed", why=WHY)), ProblemType.BUSY, TOLD),
-    "busy": (refusing(lease.Busy(retry_after=2.0, why="an older policy says no word")), ProblemType.BUSY, "no word"),
+    "busy": (refusing(lease.Busy(retry_after=2.0, why="an older policy sends no word")), ProblemType.BUSY, "no word"),
     "policy-silent": (hanging_up, ProblemType.BUSY, "does not respond"),
     "failed for good": (refusing(lease.Quarantined(why=WHY)), ProblemType.LOAD_FAILED, TOLD),
 }  # fmt: skip
@@ -63,7 +63,7 @@ async def test_caller_log_and_metrics_have_one_reason_with_pool_and_replica(
         assert value(found, "model_problems_total", model="b", **where) == 1
 
 
-async def test_who_only_looks_at_a_model_is_not_counted_as_its_caller_who_was_told_busy(tmp_path: Path) -> None:
+async def test_a_query_does_not_count_as_a_caller_refused_as_busy(tmp_path: Path) -> None:
     async with sites() as [site], estate(tmp_path, [site]) as here:
         hanging_up(site)
         await site.triton.close()
@@ -71,7 +71,7 @@ async def test_who_only_looks_at_a_model_is_not_counted_as_its_caller_who_was_to
         for path in ("b/ready", "b/stats"):
             assert (await here.look(path)).problem == "busy"
         found = await scrape(here)
-        assert value(found, "problems_total", type="busy", pool="main") == 2, "the proxy told it all the same"
+        assert value(found, "problems_total", type="busy", pool="main") == 2, "the proxy reported it all the same"
         assert value(found, "model_problems_total", model="b") == 0
         assert value(found, "requests_total", model="b") == 0
         assert (await here.call("b")).problem == "busy"
@@ -80,7 +80,7 @@ async def test_who_only_looks_at_a_model_is_not_counted_as_its_caller_who_was_to
         assert value(found, "requests_total", model="b", status="503") == 1
 
 
-async def test_the_list_of_models_tells_no_path(tmp_path: Path) -> None:
+async def test_the_list_of_models_shows_no_path(tmp_path: Path) -> None:
     async with sites() as [site], estate(tmp_path, [site]) as here:
         site.said = {"b": WHY}
         [told] = [each for each in await models(here) if each["model"] == "b"]
@@ -93,7 +93,7 @@ async def models(here: Estate) -> list[dict[str, Any]]:
     return found
 
 
-async def test_a_name_that_is_none_or_unknown_asks_no_policy(tmp_path: Path) -> None:
+async def test_an_invalid_or_unknown_name_sends_no_lease_request(tmp_path: Path) -> None:
     async with sites() as [site], estate(tmp_path, [site]) as here:
         await until(lambda: site.renewals)
         site.how = "hangs up"

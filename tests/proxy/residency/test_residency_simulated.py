@@ -1,4 +1,4 @@
-"""The proxies' own lease code against the eviction policy's own core, in simulated time.
+"""The proxies' lease code against the eviction policy's core, in simulated time.
 
 Whatever happens, no leased model is unloaded, a request begins only where its model is, and none waits for ever.
 """
@@ -21,7 +21,7 @@ def in_simulated_time() -> Iterator[None]:
 
 
 def check(world: World) -> None:
-    """Check what holds at the end of every world."""
+    """Check the final state of every world."""
     assert not world.wrong
     assert set(world.refused) <= {ProblemType.BUSY}
     for proxy in world.proxies:
@@ -51,7 +51,7 @@ def test_no_request_is_ever_begun_at_a_replica_that_may_unload_its_model(world: 
 @settings(suppress_health_check=list(HealthCheck))
 @given(worlds)
 def test_a_call_that_comes_back_when_it_is_told_to_is_answered_in_the_end(world: World) -> None:
-    """More models than room, each called by one caller that then leaves it idle for a while: everybody has a turn."""
+    """More models than fit, each with one caller that then leaves it idle for a while: all callers get a turn."""
 
     async def caller(model: str) -> None:
         for _ in range(3):

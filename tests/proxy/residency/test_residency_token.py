@@ -1,4 +1,4 @@
-"""The token by which eviction policies know a proxy: read from the file that the kubelet replaces."""
+"""The token that proves a proxy to eviction policies, from the file that the kubelet replaces."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ from tidegate_proxy.residency.client import LeaseToken
 
 
 def put(folder: Path, number: int) -> None:
-    """Replace the token as the kubelet does: a new folder, and a symbolic link that is renamed over the old one."""
+    """Replace the token as the kubelet does: a new directory, and a symbolic link that is renamed over the old one."""
     made = folder / f"..{number}"
     made.mkdir()
     (made / "token").write_text(f"token-{number}\n")

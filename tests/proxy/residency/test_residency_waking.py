@@ -1,4 +1,4 @@
-"""Pools that have no replica while nobody calls: the first caller waits for one, and nothing is told to be wrong."""
+"""Pools without a replica while there are no calls: the first caller waits for one, and no fault is reported."""
 
 import asyncio
 import socket
@@ -20,7 +20,7 @@ POOL = {"server": "vision", "pool": "main"}
 
 @asynccontextmanager
 async def asleep(root: Path, here: list[Site], wake_seconds: int | None) -> AsyncIterator[Estate]:
-    """Run a proxy before a pool that has no replica yet, which may be so for as long as nobody calls."""
+    """Run a proxy in front of a pool that has no replica yet, and can have none while there are no calls."""
     async with running_proxy(root, table=table(here, wake_seconds=wake_seconds), kind=Estate) as made:
         assert isinstance(made, Estate)
         yield made
@@ -28,7 +28,9 @@ async def asleep(root: Path, here: list[Site], wake_seconds: int | None) -> Asyn
 
 async def test_the_first_callers_wait_for_a_replica_and_are_seen_to_wait(tmp_path: Path) -> None:
     async with sites(1) as here, asleep(tmp_path, here, 20) as front:
-        assert value(await scrape(front), "lease_wait_seconds_count", **POOL) == 0, "a first call is seen beside it"
+        assert value(await scrape(front), "lease_wait_seconds_count", **POOL) == 0, (
+            "the metric exists before the first call"
+        )
         calls = asyncio.gather(*(front.call(model) for model in ("a", "b")))
         await until(lambda: front.leases.waiting == 2)
         assert value(await scrape(front), "lease_waiting", **POOL) == 2
@@ -37,7 +39,7 @@ async def test_the_first_callers_wait_for_a_replica_and_are_seen_to_wait(tmp_pat
         assert value(await scrape(front), "lease_wait_seconds_count", **POOL) == 2
 
 
-async def test_who_has_waited_long_enough_is_told_busy_and_when_to_come_again(tmp_path: Path) -> None:
+async def test_a_caller_that_has_waited_long_enough_gets_busy_with_a_retry_time(tmp_path: Path) -> None:
     async with sites(1) as here, asleep(tmp_path, here, 1) as front:
         begun = monotonic()
         reply = await front.call("a")
@@ -46,7 +48,7 @@ async def test_who_has_waited_long_enough_is_told_busy_and_when_to_come_again(tm
         assert monotonic() - begun >= 1
 
 
-async def test_where_there_is_to_be_a_replica_nobody_waits_for_one(tmp_path: Path) -> None:
+async def test_no_call_waits_for_a_replica_in_a_pool_that_should_have_one(tmp_path: Path) -> None:
     async with sites(1) as here, asleep(tmp_path, here, None) as front:
         reply = await front.call("a", seconds=1)
         assert (reply.status, reply.json()["reason"]) == (503, "no-replica")

@@ -1,4 +1,4 @@
-"""`/models`: where each model is that a caller may see, since when, and why not. Looking loads nothing."""
+"""`/models` shows each model that a caller can see: its place, since when, and why not. Looking loads nothing."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +22,7 @@ async def seen(here: Estate) -> dict[str, VisibleModel]:
     return {each.model: each for each in Whereabouts.model_validate_json(reply.body).models}
 
 
-async def test_each_model_is_told_as_its_policies_see_it_and_none_is_loaded(tmp_path: Path) -> None:
+async def test_each_model_is_shown_as_its_policies_see_it_and_none_is_loaded(tmp_path: Path) -> None:
     async with sites(2, refuses={"b": lease.Quarantined(why="it failed")}) as here, estate(tmp_path, here) as front:
         here[1].resident.add("a")
         found = await seen(front)
@@ -42,7 +42,7 @@ async def test_each_model_is_told_as_its_policies_see_it_and_none_is_loaded(tmp_
         assert not any(site.acquires for site in here)
 
 
-async def test_who_holds_a_model_and_how_many_wait_is_told(tmp_path: Path) -> None:
+async def test_holders_and_waiters_of_a_model_are_shown(tmp_path: Path) -> None:
     async with sites() as [site], estate(tmp_path, [site]) as here:
         site.resident.add("a")
         await here.call("a")
@@ -77,4 +77,4 @@ async def test_a_model_that_finds_no_room_waits_for_it_since_it_first_did_and_wh
         assert found.since is not None
         assert 600 <= (datetime.now(UTC) - found.since).total_seconds() < 630
         only = Whereabouts.model_validate_json((await here.ask(request("/models/b", method="GET"))).body)
-        assert only.models[0].why == found.why, "also where it alone is asked for"
+        assert only.models[0].why == found.why, "also if only that model is queried"

@@ -1,7 +1,7 @@
-"""Proxies' own lease code, and the eviction policies' own decisions, joined in simulated time: no process, no socket.
+"""The proxies' lease code and the eviction policies' decisions, joined in simulated time, without processes or sockets.
 
-What is simulated is what lies between and behind them: messages that are late or lost, Tritons that take their time,
-processes that hang, end and start anew.
+The simulation covers everything around them: messages that are late or lost, slow Triton servers, and processes that
+hang, end and restart.
 """
 
 import asyncio
@@ -40,11 +40,11 @@ LEASE_SECONDS = 6.0
 MODELS = ("a", "b", "c", "d", "e")
 RULES = PoolSettings(1, find("lru-idle"), 2.0, LEASE_SECONDS, wait_seconds=8.0, loads_at_once=2, measures=False)
 LONGEST_WAIT = 90.0
-"""Three replicas asked in turn, each until it has waited or is found to be silent, and the best once more."""
+"""Requests to three replicas in turn, each until its wait ends or it is found silent, and to the best once more."""
 
 
 class Loop(asyncio.SelectorEventLoop):
-    """Its clock jumps to whatever is due next."""
+    """An event loop whose clock jumps to the next due time."""
 
     now = 1000.0
     world: "World"
@@ -57,7 +57,7 @@ class Loop(asyncio.SelectorEventLoop):
 
 
 class Jumps(DefaultSelector):
-    """A loop's selector that waits for nothing: its clock goes on instead."""
+    """A loop's selector that does not wait, but moves the clock."""
 
     def __init__(self, loop: Loop) -> None:
         super().__init__()
@@ -70,14 +70,14 @@ class Jumps(DefaultSelector):
 
 
 class Site:
-    """A Triton, which loads and unloads as it is told, and its policy: a real `Residency`, for one byte a model."""
+    """A Triton server that obeys, and its policy: a real `Residency`, for one byte a model."""
 
     def __init__(self, world: "World", room: int) -> None:
         self.world = world
-        self.how = "well"  # What the policy's process does: goes well, hangs, or has ended.
+        self.how = "well"  # The policy's process: it works, hangs, or has ended.
         self.starts = 0
-        self.lost_until = 0.0  # Triton was started anew so lately that no proxy can know.
-        self.resident: set[str] = set()  # What Triton has loaded.
+        self.lost_until = 0.0  # Triton restarted so recently that no proxy can know.
+        self.resident: set[str] = set()  # Models that Triton has loaded.
         self._loading: dict[str, asyncio.Task[None]] = {}
         self._unloading: dict[str, asyncio.Task[None]] = {}
         self._answers: dict[int, asyncio.Future[Any]] = {}
@@ -87,7 +87,7 @@ class Site:
 
     # --- the policy's process
     def start(self) -> None:
-        """Start the policy anew; it knows nothing but what Triton says."""
+        """Start the policy again. It knows only what Triton reports."""
         for future in self._answers.values():
             future.set_exception(PolicyError("it was restarted"))
         self._answers = {}
@@ -101,11 +101,11 @@ class Site:
         self._do(self.core.recover(found, now))
 
     def leave(self) -> None:
-        """Have the policy begin to leave: it grants nothing more."""
+        """Make the policy leave: it grants nothing more."""
         self._do(self.core.leave(self.world.loop.now))
 
     async def acquire(self, message: lease.Acquire) -> lease.Answer:
-        """Answer, after a load or a wait if need be."""
+        """Respond, if necessary after a load or a wait."""
         now = self.world.loop.now
         step, answer = self.core.acquire(message.model, message.holder, message.wait_seconds, now, message.room_seconds)
         if isinstance(answer, Ticket):
@@ -141,7 +141,7 @@ class Site:
 
     # --- Triton
     async def _carry_out(self, core: Residency, command: Command) -> None:
-        # Work that was begun for a policy that is gone is watched by the next one: it is not begun again.
+        # The next policy watches work that was begun for a policy that is gone, and does not begin it again.
         if isinstance(command, Load):
             work = self._loading.get(command.model) or self.world.run(self._load(command.model))
             self._loading[command.model] = work
@@ -176,7 +176,7 @@ class Site:
             del unloading[model]
 
     def restart_triton(self) -> None:
-        """End Triton, and start it again, with nothing in it; the policy lives on, or is started too."""
+        """Restart Triton without models. The policy goes on, or restarts too."""
         for work in (*self._loading.values(), *self._unloading.values()):
             work.cancel()
         self.resident.clear()
@@ -190,11 +190,11 @@ class Site:
 
 
 class Wire:
-    """Stands for `LeaseClient`: every message takes its time, both ways, and some are lost."""
+    """Replaces `LeaseClient`: every message takes time both ways, and some are lost."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
-        self.granted: dict[str, str] = {}  # Of which start of the policy and its Triton each model's lease is.
+        self.granted: dict[str, str] = {}  # The start of the policy and its Triton to which each model's lease belongs.
 
     async def _carry(self, ask: Any, message: Any, seconds: float | None) -> Any:
         site, world = self.site, self.site.world
@@ -210,7 +210,7 @@ class Wire:
                 raise PolicyError("its process has ended")
             return await ask(message)
 
-        # What has been sent arrives, whether the sender still waits for it or not.
+        # A sent message arrives, whether or not the sender still waits for it.
         task = world.run(arrive())
         try:
             async with asyncio.timeout(seconds):
@@ -235,16 +235,16 @@ class Wire:
 
 
 class World:
-    """So many proxies before so many replicas, each with room for so many models."""
+    """Several proxies in front of several replicas, each with memory for so many models."""
 
     def __init__(self, seed: int, replicas: int, proxies: int, room: int, loss: float = 0.0) -> None:
         self.loop = Loop()
         self.loop.world = self
         self.chance = random.Random(seed)
         self.loss = loss
-        self.delays = [0.0, 0.0, 0.001, 0.001, 0.01, 0.3, 1.2]  # Of messages; two of the last are a time-out.
-        self.loads: tuple[float, ...] = (0.1, 1.0, 9.0)  # Seconds; the last is longer than callers wait.
-        self.begun = 0  # Requests that were begun under a lease.
+        self.delays = [0.0, 0.0, 0.001, 0.001, 0.01, 0.3, 1.2]  # Of messages. Two of the last make a timeout.
+        self.loads: tuple[float, ...] = (0.1, 1.0, 9.0)  # Seconds. The last is longer than callers wait.
+        self.begun = 0  # Requests that began under a lease.
         self.refused: Counter[ProblemType] = Counter()
         self.wrong: list[str] = []
         self.longest_wait = 0.0
@@ -255,7 +255,7 @@ class World:
         self.sites: dict[str, Site] = {f"10.0.0.{each}": Site.__new__(Site) for each in range(replicas)}
 
     def run(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Begin some work; it is no failure if nobody waits for it any more."""
+        """Begin some work. It is not a failure if no one waits for it any more."""
         task = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._forget)
@@ -268,11 +268,11 @@ class World:
             self.wrong.append(repr(error))
 
     def delay(self) -> float:
-        """Return how long a message is under way."""
+        """Return the travel time of a message."""
         return self.chance.choice(self.delays)
 
     def check_unload(self, site: Site, model: str) -> None:
-        """Check that no proxy may begin a request for a model that is being unloaded."""
+        """Check that no proxy can begin a request for a model that is being unloaded."""
         for proxy in self.proxies:
             for replica, here in proxy.table.replicas.items():
                 held = here.leases.get(model)
@@ -299,7 +299,7 @@ class World:
             task.cancel()
 
     async def request(self, proxy: LeaseManager, model: str) -> bool:
-        """Be a request, as a proxy has it; return whether it was answered."""
+        """Act as a proxy's request. Return whether it succeeded."""
         asked = self.loop.now
         found: Lease | None = proxy.find(model, asked, (), sequence=model == "e")
         try:
@@ -322,7 +322,7 @@ class World:
         found.enter()
         found.replica.in_flight += 1
         self.begun += 1
-        arrives = self.loop.now + 0.5  # within the share of a lease that is left for the way
+        arrives = self.loop.now + 0.5  # within the share of a lease that is reserved for the way
         for when in (self.loop.now, arrives):
             await asyncio.sleep(max(0.0, when - self.loop.now))
             if model not in site.resident and self.loop.now >= site.lost_until:
@@ -333,7 +333,7 @@ class World:
         return True
 
     async def trouble(self) -> None:
-        """Do something bad every now and then, for ever."""
+        """Cause a fault every now and then, for ever."""
         while True:
             await asyncio.sleep(self.chance.uniform(0.5, 6))
             site = self.chance.choice(list(self.sites.values()))
@@ -348,7 +348,7 @@ class World:
                 site.how = what
 
     async def live(self, seconds: float) -> None:
-        """Ask for models at random for so long, and wait for all answers."""
+        """Request models at random for so long, and wait for all responses."""
         requests = []
         end = self.loop.now + seconds
         while self.loop.now < end:
@@ -360,7 +360,7 @@ class World:
 
 @contextmanager
 def simulated() -> Iterator[None]:
-    """Have the proxies' lease code run in worlds: with their clocks, wires and Tritons."""
+    """Run the proxies' lease code in worlds, with their clocks, wires and Triton servers."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (replica_leases, manager, table):
             patch.setattr(module, "monotonic", lambda: asyncio.get_running_loop().time())

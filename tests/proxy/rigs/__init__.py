@@ -1,4 +1,4 @@
-"""The real parts that the proxy is tried and measured with, started as processes of this machine.
+"""Real programs for the proxy's tests and benchmarks, started as processes of this machine.
 
-Each is a context manager that ends what it started, by its process id, whatever happens in between.
+Each is a context manager that always ends what it started, by process ID.
 """

@@ -18,13 +18,13 @@ from .upstream import Caller, head, upstream
 
 AUDIENCE = "inference-proxy"
 Reply = tuple[int, bytes, Mapping[str, str]] | None
-"""Status, body and headers of an answer; None ends the connection instead."""
+"""Status, body and headers of a response. None closes the connection instead."""
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
 
 @cache
 def rsa_key(name: str, bits: int = 2048) -> rsa.RSAPrivateKey:
-    """A key of its own for each name: making one takes long."""
+    """Return a key for this name, cached because generating one takes long."""
     del name
     return rsa.generate_private_key(65537, bits)
 
@@ -37,19 +37,19 @@ def algorithm_of(key: PrivateKey) -> str:
 
 def public_jwk(key: PrivateKey, **more: Any) -> dict[str, Any]:
     kinds: Any = {"RS256": RSAAlgorithm, "ES256": ECAlgorithm, "EdDSA": OKPAlgorithm}
-    said = kinds[algorithm_of(key)].to_jwk(key.public_key(), as_dict=True)
-    return {name: said[name] for name in said.keys() - {"key_ops"}} | more
+    public = kinds[algorithm_of(key)].to_jwk(key.public_key(), as_dict=True)
+    return {name: public[name] for name in public.keys() - {"key_ops"}} | more
 
 
 @dataclass
 class Issuer:
-    """Tells who callers are. What it answers, and how fast, can be changed while it runs."""
+    """Identifies callers. Its responses and their speed can be changed while it runs."""
 
     url: str = ""
     keys: dict[str, PrivateKey] = field(default_factory=lambda: {"first": rsa_key("first")})
-    published: dict[str, PrivateKey] | None = None  # What it publishes, where that is not what it signs with.
+    published: dict[str, PrivateKey] | None = None  # The published keys, if they differ from the signing keys.
     mode: str = "well"
-    asked: int = 0  # How often its keys were asked for.
+    asked: int = 0  # Number of requests for its keys.
     discovered: int = 0
     said_issuer: str | None = None
     said_jwks_uri: str | None = None
@@ -59,12 +59,12 @@ class Issuer:
         return f"{self.url}/certs"
 
     @property
-    def told(self) -> routing.OidcIssuer:
-        """What a table of access says of it."""
+    def entry(self) -> routing.OidcIssuer:
+        """Its entry in an access table."""
         return routing.OidcIssuer(issuer=self.url, audiences=(AUDIENCE,), jwks_url=self.jwks_url, groups_claim="groups")
 
     def claims(self, **more: Any) -> dict[str, Any]:
-        """Return what a token says; a claim of None is left out."""
+        """Return a token's claims. Claims with the value None are left out."""
         now = int(time.time())
         usual = {"iss": self.url, "aud": AUDIENCE, "sub": "alice", "iat": now, "exp": now + 300}
         return {name: value for name, value in (usual | more).items() if value is not None}
@@ -79,7 +79,6 @@ class Issuer:
         return b"Bearer " + self.sign(kid, **more).encode()
 
     def token(self, subject: str, groups: Sequence[str] = (), seconds: float = 3600) -> str:
-        """Return a token that is good for so many seconds."""
         return self.sign(sub=subject, groups=list(groups), exp=int(time.time() + seconds))
 
     def jwks(self) -> dict[str, Any]:
@@ -87,7 +86,6 @@ class Issuer:
         return {"keys": [public_jwk(key, kid=kid, use="sig") for kid, key in keys.items()]}
 
     def answer(self, path: str, _: Mapping[str, str]) -> Reply:
-        """Answer a GET of its server."""
         if self.mode == "down":
             return None
         if path.endswith("openid-configuration"):
@@ -113,7 +111,6 @@ class Issuer:
 
 @contextmanager
 def issuer(certificate: Path | None = None) -> Iterator[Issuer]:
-    """Run an identity provider on loopback."""
     provider = Issuer()
     with answering(provider.answer, certificate) as url:
         provider.url = f"{url}/realms/dev"
@@ -126,8 +123,10 @@ def json_reply(found: Any) -> Reply:
 
 @contextmanager
 def answering(answer: Callable[[str, Mapping[str, str]], Reply], certificate: Path | None = None) -> Iterator[str]:
-    """Run a server that answers each GET by its path and headers, on loopback; yields its URL, https with a folder
-    that holds a certificate."""
+    """Run a server on the loopback interface that answers each GET by its path and headers. Yield its URL.
+
+    `certificate` is a directory with a TLS certificate, for https.
+    """
 
     def behave(caller: Caller) -> None:
         reply = answer(caller.request.path, caller.request.headers)

@@ -1,4 +1,4 @@
-"""What people put in front of a server today, forwarding and nothing else: nginx and Envoy, one thread each."""
+"""Reverse proxies for comparison, which only forward: nginx and Envoy, with one thread each."""
 
 import json
 import os
@@ -12,17 +12,17 @@ from lab.local_plane.wheels import environment, site_packages
 from lab.tools import debian
 
 GLIBC = (2, 31)
-_USER = "user root;\n" if os.geteuid() == 0 else ""  # As whoever runs this, who may read its folder.
+_USER = "user root;\n" if os.geteuid() == 0 else ""  # The current user, who can read the test's directory.
 
 
 def debian_package(*packages: str) -> debian.Unpacked:
-    """Return Debian packages, unpacked first when needed; raises CannotBeHadError."""
+    """Return Debian packages, unpacked first if necessary. Raises CannotBeHadError."""
     return had(f"Debian's {', '.join(packages)}", debian.unpacked, *packages)
 
 
 @contextmanager
 def nginx(folder: Path, upstream: int, core: int | None = None) -> Iterator[Server]:
-    """Run nginx in front of a port of loopback; streams are not held back, everything else goes through memory."""
+    """Run nginx in front of a loopback port. Streams are not buffered. Everything else is buffered in memory."""
     (port,) = free_ports(1)
     servers = f"""\
   upstream server {{ server {HOST}:{upstream}; keepalive 256; keepalive_requests 1000000000; }}
@@ -43,9 +43,9 @@ def nginx(folder: Path, upstream: int, core: int | None = None) -> Iterator[Serv
 
 @contextmanager
 def ingress(folder: Path, paths: Sequence[str], upstream: int) -> Iterator[Server]:
-    """Run nginx with the locations that Kubernetes' ingress controller for it makes of these paths of type Prefix.
+    """Run nginx with the locations that Kubernetes' ingress-nginx generates for these paths of type Prefix.
 
-    As there, an address goes on as it came, and answers are not held back.
+    As with ingress-nginx, URLs are forwarded unchanged, and responses are not buffered.
     """
     (port,) = free_ports(1)
     steps = [path.rstrip("/") for path in paths]
@@ -58,7 +58,7 @@ def ingress(folder: Path, paths: Sequence[str], upstream: int) -> Iterator[Serve
 
 @contextmanager
 def nginx_answering(folder: Path, body: bytes, core: int | None = None) -> Iterator[Server]:
-    """Run an nginx that answers every request with the same JSON: an upstream that is never the limit."""
+    """Run an nginx that answers every request with the same JSON: an upstream that is never the bottleneck."""
     (port,) = free_ports(1)
     text = body.decode().replace("\\", "\\\\").replace("'", "\\'")
     servers = f"""\

@@ -1,4 +1,4 @@
-"""Triton's own load generator, the real one."""
+"""Triton's load generator, perf_analyzer."""
 
 import csv
 import os
@@ -14,15 +14,13 @@ SECONDS = 180.0
 
 @dataclass(frozen=True)
 class Measured:
-    """What it measured."""
-
     per_second: float
     p99_seconds: float
     output: str
 
 
 class PerfAnalyzerError(Exception):
-    """It did not complete; with what it said."""
+    """The program failed. The text has its output."""
 
 
 def perf_analyzer(
@@ -37,10 +35,10 @@ def perf_analyzer(
     window_seconds: float = 0.5,
     most_windows: int = 50,
 ) -> Measured:
-    """Run it against a server until three windows had answers, however uneven; raises PerfAnalyzerError.
+    """Run it against a server until three windows had responses, however uneven. Raises PerfAnalyzerError.
 
-    `protocol` is http or grpc. It is given windows, for with --request-count it hangs now and then, also in front of
-    Triton alone.
+    `protocol` is http or grpc. It gets windows because with --request-count it hangs sometimes, even directly in front
+    of Triton.
     """
     have = installed()
     report = folder / f"perf-analyzer-{protocol}-{model}.csv"
@@ -49,7 +47,7 @@ def perf_analyzer(
     command += ["--concurrency-range", str(concurrency), "--stability-percentage", "999"]
     command += ["--measurement-interval", f"{window_seconds * 1000:.0f}", "--max-trials", str(most_windows)]
     if token:
-        # Its help says that gRPC calls go without; they do not.
+        # According to its help gRPC calls ignore this option, but they do not.
         command += ["-H", f"authorization:Bearer {token}"]
     environment = os.environ | have.variables | {"LD_LIBRARY_PATH": str(have.libraries)}
     with pinned(core):

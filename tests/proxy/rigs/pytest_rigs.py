@@ -1,4 +1,4 @@
-"""The rigs as fixtures. A part that this machine cannot have is said by name, and its tests are left out."""
+"""The rigs as fixtures. If this machine lacks a program, its tests are skipped with a message that names it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,16 +20,16 @@ from .tables import CALLER, GROUP, keyed_proxy, routing_table
 
 @contextmanager
 def not_run(what: str) -> Iterator[None]:
-    """Leave a test out, loudly, where a part of it cannot be had; `what` says which in words."""
+    """Skip a test if a program that it needs is unavailable. `what` describes the program."""
     try:
         yield
     except CannotBeHadError as error:
-        pytest.skip(f"NOT RUN: {what} CANNOT BE HAD HERE ({error}), so that nothing was tried with it.")
+        pytest.skip(f"NOT RUN: {what} CANNOT BE HAD HERE ({error}), so nothing was tested with it.")
 
 
 @pytest.fixture(scope="session")
 def real_triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Triton]:
-    """One Triton with every model of the repository, which the tests of a process share."""
+    """Run one Triton with every model of the repository, shared by the tests of a process."""
     folder = tmp_path_factory.mktemp("triton")
     with not_run("A REAL TRITON"), triton(folder, write(folder / "models")) as server:
         yield server
@@ -43,7 +43,7 @@ def identity_provider() -> Iterator[Issuer]:
 
 @dataclass(frozen=True)
 class Front:
-    """A proxy in front of a real Triton, and a caller who may do all."""
+    """A proxy in front of a real Triton, and a caller with all permissions."""
 
     triton: Triton
     proxy: Proxy
@@ -65,14 +65,14 @@ def fronted(folder: Path, server: Triton) -> Iterator[Front]:
 
 @pytest.fixture(scope="session")
 def front(real_triton: Triton, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
-    """One proxy process in front of the real Triton, which the tests of a process share."""
+    """Run one proxy process in front of the real Triton, shared by the tests of a process."""
     with fronted(tmp_path_factory.mktemp("front"), real_triton) as made:
         yield made
 
 
 @dataclass(frozen=True)
 class Exposed:
-    """A proxy behind nginx, by the rules of an Ingress that has a path, in front of a real Triton."""
+    """A proxy behind nginx, with the rules of an Ingress that has a path, in front of a real Triton."""
 
     triton: Triton
     proxy: Proxy
@@ -83,8 +83,8 @@ class Exposed:
 
 @pytest.fixture(scope="session")
 def exposed(real_triton: Triton, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exposed]:
-    """One such proxy, with the path that an environment's objects give to the Ingress and to the proxy."""
-    from tests.components.expected import objects  # only here: every test run loads this plugin
+    """Run such a proxy with the path that an environment's objects give to the Ingress and to the proxy."""
+    from tests.components.expected import objects  # only here, because every test run loads this plugin
 
     rendered = {(item["kind"], item["metadata"]["name"]): item for item in objects("prod-all")}
     (rule,) = rendered["Ingress", "inference-proxy"]["spec"]["rules"]

@@ -1,4 +1,4 @@
-"""A model repository for a real Triton: models in its Python backend, which need no GPU."""
+"""A model repository for a real Triton, with models for its Python backend that need no GPU."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,7 +44,7 @@ MODELS = (
         [("OUT", "TYPE_INT32", "1"), ("INDEX", "TYPE_UINT32", "1")],
         "model_transaction_policy { decoupled: true }\n",
     ),
-    # Its instances may answer many sequences; Triton sends all requests of one to the same.
+    # Its instances can process many sequences. Triton sends all requests of a sequence to the same one.
     Model(
         "accumulate",
         SOURCES / "accumulate.py",
@@ -62,7 +62,7 @@ MODELS = (
         versions=(1, 2),
     ),
 )
-"""What there is to call. 3 × 224 × 224 numbers through `echo` are 600 KB each way."""
+"""The models. 3 × 224 × 224 numbers through `echo` are 600 KB in each direction."""
 
 
 def write(repository: Path, models: Sequence[Model] = MODELS) -> Path:

@@ -1,4 +1,4 @@
-"""What stands in for a Triton as a process of its own, which can be killed, and stopped so that it hangs.
+"""A stand-in for Triton as a separate process, which can be killed, or suspended so that it hangs.
 
 `python -m tests.proxy.rigs.standing_triton <host> <HTTP port> <gRPC port>`
 """
@@ -19,12 +19,12 @@ from lab.local_plane.process import Process, python_variables, running
 from ..http.upstream import Asked, answering, head, only, raw, upstream
 
 MODELS = ("a", "cold")
-BROKEN = "broken"  # Which it could not load, and answers of as a real one does: tests/proxy/real compares.
+BROKEN = "broken"  # A model that failed to load. tests/proxy/real compares its responses with a real Triton's.
 
 
 @contextmanager
 def standing_triton(folder: Path, host: str, ports: tuple[int, int]) -> Iterator[Process]:
-    """Run one at an address of loopback: whoever calls its models is answered; the last is said not to be ready."""
+    """Run a stand-in at a loopback address. It answers calls of its models, but reports the last one as not ready."""
     command = [sys.executable, "-m", __name__, host, *map(str, ports)]
     variables = os.environ | python_variables("proxy", "contracts", "service")
     with running("a Triton's stand-in", command, folder / f"{host}.log", variables) as process:

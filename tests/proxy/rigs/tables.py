@@ -1,4 +1,4 @@
-"""The tables of a proxy in front of one Triton: all of its models, for everybody of a group."""
+"""A proxy's tables for one Triton: all of its models, for every member of a group."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ MANY = 600_000_000
 
 
 def routing_table(http_port: int, grpc_port: int, models: Sequence[str | routing.Model]) -> routing.RoutingTable:
-    """Return a table with one pool of one replica here, and these models in it; a name alone is a plain model."""
+    """Return a table with one pool of one local replica, and these models. A plain name is a model without options."""
     pool = routing.Pool(name=POOL, host=HOST, http_port=http_port, grpc_port=grpc_port, loading="preload")
     return routing.RoutingTable(
         environment=ENVIRONMENT,
@@ -32,7 +32,7 @@ def routing_table(http_port: int, grpc_port: int, models: Sequence[str | routing
 def access_table(
     issuers: Sequence[Issuer] = (), requests_per_minute: int = MANY, burst: int = MANY, caller: str = CALLER
 ) -> routing.AccessTable:
-    """Return a table in which a caller, by its API key, and those of the group may do all; limits are out of reach."""
+    """Return a table that allows everything to an API-key caller and to a group, without effective limits."""
     rule = routing.AccessRule(
         name="callers",
         principals=(caller,),
@@ -42,14 +42,13 @@ def access_table(
         models=("*",),
     )
     return routing.AccessTable(
-        issuers=tuple(each.told for each in issuers),
+        issuers=tuple(each.entry for each in issuers),
         rules=(rule,),
         rate_limit=routing.RateLimit(requests_per_minute=requests_per_minute, burst=burst),
     )
 
 
 def write_key(root: Path, key: str, caller: str = CALLER) -> None:
-    """Let a caller have this API key."""
     write_keys(root, {caller: key})
 
 
@@ -57,7 +56,7 @@ def write_key(root: Path, key: str, caller: str = CALLER) -> None:
 def keyed_proxy(
     root: Path, table: routing.RoutingTable, issuers: Sequence[Issuer] = (), caller: str = CALLER, **settings: str
 ) -> Iterator[tuple[Proxy, str]]:
-    """Run a proxy with these models and settings, whose caller has the API key that is returned, too."""
+    """Run a proxy with these models and settings. Yield it and its caller's API key."""
     key = new_key()
     write_tables(root, table, access_table(issuers, caller=caller))
     write_key(root, key, caller)

@@ -1,4 +1,4 @@
-"""An upstream that misbehaves as it is told to: it stands in for a server that is broken, slow, or going away."""
+"""A scripted upstream that misbehaves: it stands for a server that is broken, slow, or going away."""
 
 import socket
 import ssl
@@ -16,7 +16,7 @@ from tidegate_contracts.triton import LIVE_PATH
 
 from lab.local_plane.process import HOST
 
-_ABORT = struct.pack("ii", 1, 0)  # Linger for no time: closing sends a reset.
+_ABORT = struct.pack("ii", 1, 0)  # SO_LINGER with 0 s: closing sends a reset.
 
 
 class GoneError(Exception):
@@ -25,10 +25,8 @@ class GoneError(Exception):
 
 @dataclass(frozen=True)
 class Request:
-    """What was received."""
-
     line: str
-    headers: dict[str, str]  # By name in small letters.
+    headers: dict[str, str]  # By lower-case name.
     body: bytes
 
     @property
@@ -38,24 +36,24 @@ class Request:
 
 @dataclass
 class Caller:
-    """The connection of one caller, at the point where it waits for an answer."""
+    """The connection of one caller that waits for a response."""
 
     request: Request
     connection: "_Connection"
 
     def send(self, *parts: bytes) -> None:
-        """Send these bytes as they are; raises GoneError."""
+        """Send exactly these bytes. Raises GoneError."""
         try:
             self.connection.wfile.write(b"".join(parts))
         except (OSError, ValueError):  # ValueError: it is closed
             raise GoneError from None
 
     def answer(self, body: bytes = b"{}", status: int = 200, kind: str = "application/json", **headers: str) -> None:
-        """Send a whole answer; an underscore in a header's name stands for a hyphen."""
+        """Send a complete response. Header names have underscores instead of hyphens."""
         self.send(head(status, kind, str(len(body)), **headers), body)
 
     def wait(self, seconds: float) -> None:
-        """Do nothing for so long, or until the caller goes (GoneError), or the upstream ends."""
+        """Wait for `seconds`, until the caller disconnects (GoneError), or until the upstream stops."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             if self.connection.server.running.stopped.wait(min(left, 0.02)) or self.gone():
@@ -75,18 +73,18 @@ class Caller:
 
     def close(self) -> None:
         self.connection.close_connection = True
-        self.connection.rfile.close()  # it holds the socket open otherwise
+        self.connection.rfile.close()  # otherwise it keeps the socket open
         self.connection.connection.close()
 
 
 def head(status: int, kind: str = "", length: str | None = None, **headers: str) -> bytes:
-    """Return the head of an answer; without a length it is chunked."""
-    said = {
+    """Return the head of a response. Without a length the response is chunked."""
+    fields = {
         **({"Content-Type": kind} if kind else {}),
         **{name.replace("_", "-"): value for name, value in headers.items()},
     }
-    said |= {"Transfer-Encoding": "chunked"} if length is None else {"Content-Length": length}
-    lines = [f"HTTP/1.1 {status} Answer", *(f"{name}: {value}" for name, value in said.items())]
+    fields |= {"Transfer-Encoding": "chunked"} if length is None else {"Content-Length": length}
+    lines = [f"HTTP/1.1 {status} Answer", *(f"{name}: {value}" for name, value in fields.items())]
     return "\r\n".join([*lines, "", ""]).encode()
 
 
@@ -99,11 +97,11 @@ def hang(caller: Caller) -> None:
 
 
 def cut_short(*parts: bytes, end: Behaviour = close) -> Behaviour:
-    """Answer with these bytes alone, and end the connection so."""
+    """Answer with exactly these bytes, and end the connection like this."""
 
     def behave(caller: Caller) -> None:
         caller.send(*parts)
-        time.sleep(0.05)  # a reset overtakes what is still on its way
+        time.sleep(0.05)  # a reset would overtake the data
         end(caller)
 
     return behave
@@ -127,7 +125,7 @@ def drip(body: bytes, seconds: float) -> Behaviour:
 
 
 def events(*events: str, seconds: float = 0.0, cut: bool = False) -> Behaviour:
-    """Answer with server-sent events, so far apart; at the end cut the connection, or end well."""
+    """Answer with server-sent events at this interval. At the end, end the response or cut the connection."""
 
     def behave(caller: Caller) -> None:
         caller.send(head(200, "text/event-stream", None))
@@ -145,7 +143,7 @@ def events(*events: str, seconds: float = 0.0, cut: bool = False) -> Behaviour:
 
 
 def by_turns(*behaviours: Behaviour) -> Behaviour:
-    """Behave so at the first request, so at the second, …; the last stays."""
+    """Use one behaviour per request, in this order, and the last one for all further requests."""
     left = list(behaviours)
     lock = threading.Lock()
 
@@ -159,12 +157,10 @@ def by_turns(*behaviours: Behaviour) -> Behaviour:
 
 @dataclass
 class Upstream:
-    """An upstream that runs."""
-
     port: int
-    behave: Behaviour = well  # What it does with a request; may be replaced at any time.
+    behave: Behaviour = well  # Handles a request. Can be replaced at any time.
     requests: list[Request] = field(default_factory=list)
-    left: list[Request] = field(default_factory=list)  # Those whose caller went before the answer was whole.
+    left: list[Request] = field(default_factory=list)  # Requests whose caller disconnected before the response's end.
     connections: int = 0
     stopped: threading.Event = field(default_factory=threading.Event)
 
@@ -173,7 +169,7 @@ class Upstream:
         return f"{HOST}:{self.port}"
 
     def wait_for(self, number: int, of: Sequence[Request] | None = None, seconds: float = 10.0) -> None:
-        """Wait until so many requests, or of those that a caller left, are there; raises TimeoutError."""
+        """Wait until there are `number` requests, or abandoned requests with `of=left`. Raises TimeoutError."""
         end = time.monotonic() + seconds
         while len(self.requests if of is None else of) < number:
             if time.monotonic() > end:
@@ -199,7 +195,7 @@ class _Connection(BaseHTTPRequestHandler):
         running, headers = self.server.running, {name.lower(): value for name, value in self.headers.items()}
         assert "transfer-encoding" not in headers, "no test sends chunks here"
         request = Request(self.requestline, headers, self.rfile.read(int(headers.get("content-length", "0"))))
-        if request.path == LIVE_PATH:  # a health check, which is no part of what tests ask
+        if request.path == LIVE_PATH:  # a health check, which the tests did not send
             Caller(request, self).answer()
             return
         running.requests.append(request)
@@ -213,7 +209,7 @@ class _Connection(BaseHTTPRequestHandler):
     do_GET = do_PUT = do_PATCH = do_DELETE = do_POST
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 class _Server(ThreadingHTTPServer):
@@ -225,14 +221,14 @@ class _Server(ThreadingHTTPServer):
         self.open_sockets: set[socket.socket] = set()
 
     def handle_error(self, *_: Any) -> None:
-        """Say nothing of connections that end."""
+        """Ignore connections that break off."""
 
 
 @contextmanager
 def upstream(behave: Behaviour = well, port: int = 0, certificate: Path | None = None) -> Iterator[Upstream]:
-    """Run an upstream on a port of loopback, any free one by default; all its connections end with the block.
+    """Run an upstream on a loopback port, a free one by default. All its connections end with the block.
 
-    With the folder of a `tls.crt` and its `tls.key` it speaks HTTPS.
+    `certificate` is a directory with a `tls.crt` and its `tls.key`, for HTTPS.
     """
     with _Server(port, behave) as server:
         if certificate is not None:

@@ -1,4 +1,4 @@
-"""Of the log of calls: whatever is left out of it, each line says how many calls there were, of which models."""
+"""The log of calls: each line has the numbers of calls of each model, with those that were omitted."""
 
 import logging
 from collections import Counter
@@ -27,7 +27,7 @@ def said(record: logging.LogRecord) -> dict[str, Any]:
 
 
 @given(CALLS)
-def test_every_call_of_a_model_is_told_of_once_and_soon(calls: list[tuple[float, int, tuple[str, str] | None]]) -> None:
+def test_every_call_of_a_model_is_logged_once_and_soon(calls: list[tuple[float, int, tuple[str, str] | None]]) -> None:
     told: Counter[tuple[str, str]] = Counter()
     waiting: list[tuple[float, tuple[str, str]]] = []
     with Lines(1000) as lines:
@@ -71,7 +71,7 @@ def test_the_lines_of_failures_are_not_used_up_by_calls_of_another_kind(noise: i
 
 
 class Lines(BufferingHandler):
-    """What is logged of calls while the block lasts."""
+    """The logged lines of calls while the block lasts."""
 
     def taken(self) -> list[logging.LogRecord]:
         found, self.buffer = self.buffer, []
@@ -88,7 +88,7 @@ class Lines(BufferingHandler):
 
 
 @pytest.mark.anyio
-async def test_a_line_says_what_the_call_waited_for_its_model(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_line_has_the_wait_of_the_call_for_its_model(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "tidegate_proxy.calls")
     async with sites(load_seconds=0.3) as [site], estate(tmp_path, [site]) as here:
         assert (await here.call("a")).status == 200

@@ -1,1 +1,1 @@
-"""The proxy's side towards replicas."""
+"""Tests of the proxy's connections to replicas."""

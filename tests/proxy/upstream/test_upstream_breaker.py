@@ -1,4 +1,4 @@
-"""When a replica is left alone, and how one request finds that it is back, whatever becomes of the others."""
+"""When the breaker stops requests to a replica, and how one trial request closes it, whatever other requests do."""
 
 import asyncio
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_a_silent_replica_is_tried_by_no_call_and_is_back_with_the_first_health_
     trial = breaker.claim(FIRST_PAUSE)
     for _ in range(SILENT):
         breaker.unanswered(FIRST_PAUSE, "there is no answer")
-    breaker.succeeded(trial)  # one of before
+    breaker.succeeded(trial)  # an earlier one
     assert not breaker.allows(1e6)
     breaker.answered(1e6)
     assert (breaker.state(1e6), breaker.failures, breaker.opens_in(1e6)) == ("closed", 0, 0.0)
@@ -67,7 +67,7 @@ def test_the_breaker_of_a_live_replica_that_fails_calls_closes_on_probation_with
     assert breaker.opens_in(now) == 2 * FIRST_PAUSE, "one failure was enough, and its pause is longer"
     trial = breaker.claim(900.0)
     breaker.answered(900.0)
-    assert (trial is not None, breaker.state(900.0)) == (True, "half-open"), "a call tries it already"
+    assert (trial is not None, breaker.state(900.0)) == (True, "half-open"), "a call is already the trial"
 
 
 def test_health_checks_that_are_answered_excuse_no_call_that_fails() -> None:
@@ -84,13 +84,11 @@ def test_health_checks_that_are_answered_excuse_no_call_that_fails() -> None:
 
 
 class Requests(RuleBasedStateMachine):
-    """Requests that begin and end in any order."""
-
     def __init__(self) -> None:
         super().__init__()
         self.breaker = Breaker()
         self.now = 0.0
-        self.ended: list[Trial] = []  # Trials of before.
+        self.ended: list[Trial] = []  # Earlier trials.
         self.under_way: list[Trial | None] = []
 
     @rule(seconds=st.floats(0, 40))
@@ -116,10 +114,10 @@ class Requests(RuleBasedStateMachine):
         elif how == "failed":
             self.breaker.failed(self.now, trial)
         if trial is not None:
-            trial.given_up()  # unless its outcome was noted
+            trial.given_up()  # unless its outcome was counted
             self.ended.append(trial)
         elif before != "closed":
-            assert self.breaker.state(self.now) == before, "one that is no trial decides nothing"
+            assert self.breaker.state(self.now) == before, "a request other than the trial changes nothing"
 
     @rule(answered=st.booleans())
     def a_health_check_ends(self, answered: bool) -> None:
@@ -147,7 +145,7 @@ class Requests(RuleBasedStateMachine):
         assert self.breaker.opens_in(self.now) <= LONGEST_PAUSE
 
     @invariant()
-    def nobody_is_kept_away_for_ever(self) -> None:
+    def no_request_is_refused_for_ever(self) -> None:
         if all(trial is None for trial in self.under_way) and not self.breaker.is_unresponsive():
             assert self.breaker.allows(self.now + LONGEST_PAUSE)
 
@@ -159,7 +157,7 @@ TestRequests = Requests.TestCase
 @pytest.mark.parametrize(
     ("own", "kind", "failures"), [(True, ProblemType.UPSTREAM, 1), (False, ProblemType.DEADLINE, 0)]
 )
-async def test_a_question_that_takes_too_long_is_the_replicas_failure_unless_its_caller_waited_no_longer(
+async def test_a_timeout_is_the_replicas_failure_unless_the_callers_deadline_was_shorter(
     here: RunningProxy, own: bool, kind: ProblemType, failures: int
 ) -> None:
     here.replica.act = hang
@@ -174,7 +172,7 @@ def open_breaker(here: RunningProxy) -> None:
         here.pool.replicas[0].breaker.failed(monotonic() - 2)  # later a health check would close it
 
 
-async def test_of_many_requests_at_once_a_replica_that_may_be_back_gets_one(here: RunningProxy) -> None:
+async def test_a_replica_that_may_have_recovered_gets_one_of_many_requests(here: RunningProxy) -> None:
     here.replica.act = answering(seconds=0.3)
     open_breaker(here)
     statuses = [each.status for each in await asyncio.gather(*(here.ask() for _ in range(30)))]
@@ -214,7 +212,7 @@ async def test_a_replica_that_hangs_is_left_alone_after_a_while_unless_callers_j
         assert here.pool.replicas[0].in_flight == 0
 
 
-def test_second_tries_are_at_most_a_tenth_of_the_requests_and_one_a_second_beyond_the_first_ten() -> None:
+def test_retries_are_at_most_a_tenth_of_the_requests_and_one_a_second_beyond_the_first_ten() -> None:
     budget, taken = RetryBudget(0.0), 0
     for number in range(1000):
         budget.sent += 1

@@ -1,4 +1,4 @@
-"""The proxy asks its replicas whether they are alive: calls, readiness, metrics and the log go by that one question."""
+"""Health checks decide which replicas get calls, and feed readiness, metrics and the log."""
 
 import asyncio
 import logging
@@ -42,17 +42,17 @@ def is_unresponsive(here: RunningProxy, which: int = 0) -> bool:
 
 
 async def readiness(here: RunningProxy, server: str = "vision") -> tuple[int, str]:
-    """Return what the operators' probe of a server says."""
+    """Return the status and the first line of a server's readiness at the admin port."""
     status, [line] = await here.admin(f"{SERVER_READY_PATH}/{server}")
     return status, line
 
 
-async def test_a_proxy_that_gets_no_processor_does_not_take_its_replicas_for_silent(
+async def test_a_proxy_without_cpu_time_does_not_treat_its_replicas_as_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health_check, "CHECK_SECONDS", 0.1)
     missed = list[str]()
-    monkeypatch.setattr(Breaker, "unanswered", lambda *said: missed.append(said[-1]))
+    monkeypatch.setattr(Breaker, "unanswered", lambda *given: missed.append(given[-1]))
     async with upstream() as one, upstream() as two, running_proxy(tmp_path, one, two):
         began = len(one.checked)
         for _ in range(6):
@@ -84,7 +84,7 @@ async def test_a_replica_that_hangs_is_passed_over_and_one_that_wakes_up_is_used
         assert bad.asked
 
 
-async def test_a_call_under_way_at_a_replica_that_falls_silent_is_not_given_up(here: RunningProxy) -> None:
+async def test_a_call_in_flight_at_a_silent_replica_continues(here: RunningProxy) -> None:
     go_on = asyncio.Event()
     here.replica.act = answering(go_on=go_on)
     calling = asyncio.ensure_future(here.ask())
@@ -96,14 +96,14 @@ async def test_a_call_under_way_at_a_replica_that_falls_silent_is_not_given_up(h
     assert (await calling).status == 200
 
 
-async def test_calls_at_a_replica_that_falls_silent_keep_no_other_from_its_place(tmp_path: Path) -> None:
+async def test_calls_at_a_silent_replica_release_their_slots(tmp_path: Path) -> None:
     async with served(tmp_path, hang, concurrency=2) as here:
         places = here.proxy.shared.limiter
         first = [asyncio.ensure_future(here.ask()) for _ in range(6)]
         await until(lambda: (places.in_flight, places.waiting) == (2, 4))
         here.replica.is_alive = False
         done, left = await asyncio.wait(first, timeout=KNOWN_SECONDS)
-        assert [call.result().problem for call in done] == ["busy"] * 4, "those in line are refused"
+        assert [call.result().problem for call in done] == ["busy"] * 4, "queued calls are refused"
         assert (await asyncio.wait_for(here.ask(), 1)).problem == "busy"
         for call in left:
             call.cancel()
@@ -153,11 +153,13 @@ async def test_a_rolling_update_and_a_load_raise_no_alarm(tmp_path: Path, caplog
 
         looking = asyncio.ensure_future(look())
         for old, left in ((one, [two, three]), (two, [three])):
-            here.leads_to(*left)  # its pod is told to end, and leaves its name; then it ends
+            here.leads_to(
+                *left
+            )  # Kubernetes ends the pod: first its address leaves the pool's name, then the pod stops
             await here.look_up()
             await old.close()
             await until(lambda left=left: len(here.pool.replicas) == len(left), 6)
-        three.act = answering(seconds=0.5)  # it loads something, and takes its time meanwhile
+        three.act = answering(seconds=0.5)  # it loads a model meanwhile, and is slow
         await asyncio.sleep(1.0)
         over = True
         await looking
@@ -176,20 +178,20 @@ async def test_a_server_is_ready_when_each_pool_that_models_are_in_can_be_called
         assert await readiness(here) == (503, "no replica of vision/large is there: nowhere.test")
         here.write("routing.json", routing_table(large, nowhere | {"empty": True}).model_dump_json(by_alias=True))
         await here.proxy.config.watched[0].look()
-        assert await ready(here, "large") == [200, 200, 503], "its model is not, and nobody is alarmed"
+        assert await ready(here, "large") == [200, 200, 503], "only its model is not ready, so there is no alarm"
         _, lines = await here.admin(METRICS_PATH)
         assert not [line for line in lines if line.startswith("tidegate_proxy_pool_ready{") and "large" in line]
 
 
 async def ready(here: RunningProxy, name: str) -> list[int]:
-    """Return what operators, callers of any model, and callers of this one are told."""
+    """Return the readiness of the server for admins and callers, and that of this model."""
     paths = ("/v2/health/ready", f"/v2/models/{name}/ready")
-    said = [(await here.ask(request(path, method="GET"))).status for path in paths]
-    return [(await readiness(here))[0], *said]
+    statuses = [(await here.ask(request(path, method="GET"))).status for path in paths]
+    return [(await readiness(here))[0], *statuses]
 
 
 def fails_calls(replica: Replica, seconds: float = 0.0) -> Breaker:
-    """Have calls that ended so many seconds ago open its breaker."""
+    """Let calls that ended `seconds` ago open its breaker."""
     for _ in range(FAILURES):
         replica.breaker.failed(monotonic() - seconds)
     return replica.breaker
@@ -199,12 +201,12 @@ async def test_a_replica_is_not_ready_while_it_is_only_tried(here: RunningProxy)
     breaker = fails_calls(here.pool.replicas[0], 2)
     assert breaker.state(monotonic()) == "half-open"
     assert await ready(here, MODEL) == [503, 400, 503]
-    assert breaker.state(monotonic()) == "half-open", "to ask for its readiness is no try"
+    assert breaker.state(monotonic()) == "half-open", "a request for readiness is not a trial"
     assert (await here.ask()).status == 200
     assert await ready(here, MODEL) == [200, 200, 200]
 
 
-async def test_nor_is_a_model_that_it_has_loaded_on_demand(tmp_path: Path) -> None:
+async def test_an_on_demand_model_is_not_ready_while_its_replica_is_only_tried(tmp_path: Path) -> None:
     async with sites(lease_seconds=30) as [site], estate(tmp_path, [site]) as here:
         at(await here.call("a"))
         fails_calls(here.pool.replicas[0], 2)
@@ -224,7 +226,7 @@ async def test_responses_to_read_only_requests_do_not_hide_hanging_calls(tmp_pat
         assert await ready(here, MODEL) == [503, 400, 503]
 
 
-async def test_the_last_replica_of_a_pool_does_not_end_in_peace(
+async def test_the_end_of_a_pools_last_replica_is_a_warning(
     here: RunningProxy, caplog: pytest.LogCaptureFixture
 ) -> None:
     here.leads_to()
@@ -233,13 +235,13 @@ async def test_the_last_replica_of_a_pool_does_not_end_in_peace(
     await here.replica.close()
     await until(lambda: not here.pool.replicas, 6)
     assert await readiness(here) == (503, "no replica of vision/main is there: pool.test")
-    [told] = [each for each in caplog.records if each.levelno >= logging.WARNING]
-    assert "gets no calls: connections are refused" in told.getMessage()
+    [warning] = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    assert "gets no calls: connections are refused" in warning.getMessage()
 
 
 @asynccontextmanager
 async def before_grpc(folder: Path, greets: bool = True) -> AsyncIterator[RunningProxy]:
-    """Run a proxy before a replica that answers no health checks, and of which the port for gRPC may greet."""
+    """Run a proxy with a replica that answers no health checks, and whose gRPC port answers only if `greets`."""
 
     async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if greets:
@@ -265,11 +267,11 @@ async def test_the_grpc_port_shows_whether_a_replica_is_busy_or_hung(tmp_path: P
         assert await readiness(here) == (200, "ready")
         breaker = here.pool.replicas[0].breaker
         assert (breaker.state(monotonic()), breaker.failures < FAILURES) == ("closed", True)
-        await replica.close()  # Its connections are refused: that it greets is of no use.
+        await replica.close()  # It refuses connections, so the gRPC port does not matter.
         await until(lambda: is_unresponsive(here), KNOWN_SECONDS)
 
 
-async def test_a_replica_of_which_http_alone_hangs_is_found_out_and_used_again_when_that_answers(
+async def test_a_replica_with_a_hung_http_server_is_detected_and_used_again_when_it_recovers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health_check, "EXCUSED_SECONDS", 2.0)
@@ -277,7 +279,7 @@ async def test_a_replica_of_which_http_alone_hangs_is_found_out_and_used_again_w
         await until(lambda: is_unresponsive(here), 2.0 + KNOWN_SECONDS)
         checked = len(here.replica.checked)
         await until(lambda: len(here.replica.checked) > checked + 1, 5)
-        assert is_unresponsive(here), "that it greets is no answer"
+        assert is_unresponsive(here), "the gRPC port alone does not prove that it is alive"
         here.replica.is_alive = True
         await until(lambda: not is_unresponsive(here), KNOWN_SECONDS)
 
@@ -308,10 +310,10 @@ async def test_a_new_replica_that_hangs_delays_no_other_nor_the_table_that_names
     async with upstream() as hung, upstream() as good, upstream() as new:
         hung.is_alive = False
         async with running_proxy(tmp_path, hung, good) as here, asyncio.timeout(health_check.ANSWER_SECONDS):
-            assert (await here.ask()).status == 200, "its start waited for the one that hangs"
+            assert (await here.ask()).status == 200, "the proxy's start waited for the hung replica"
             leases = SimpleNamespace(follow=lambda replicas: followed.append(len(replicas)))
             here.leads_to(hung, good, new)
             with patch.object(here.pool, "leases", leases):
                 await here.look_up()
-                assert followed[-1] == 2, "who keeps leases waited for the one that hangs"
+                assert followed[-1] == 2, "the lease holder waited for the hung replica"
             here.pool.leases = None

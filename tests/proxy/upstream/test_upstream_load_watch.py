@@ -1,4 +1,4 @@
-"""What a preloading replica could not load is known to the proxy: a state, a metric, a line in the log; calls go on."""
+"""The proxy reports what a preload replica could not load as a state, a metric and a log line. Calls continue."""
 
 import logging
 from pathlib import Path
@@ -32,7 +32,7 @@ def failed(here: RunningProxy) -> dict[tuple[str, str], Any]:
     return dict(watch.failed)
 
 
-async def told(here: RunningProxy) -> Place:
+async def listed(here: RunningProxy) -> Place:
     [seen] = Whereabouts.model_validate_json((await here.ask(ASK)).body).models
     [place] = seen.places
     return place
@@ -49,7 +49,7 @@ async def test_a_failed_load_is_reported_with_its_reason_and_calls_continue(
     caplog.set_level(logging.INFO, load_watch.__name__)
     here.replica.index = [READY, BROKEN]
     await until(lambda: failed(here))
-    place = await told(here)
+    place = await listed(here)
     assert (place.state, place.replica) == ("resident", here.pool.replicas[0].name)
     assert [(each.version, each.why) for each in place.failures] == [(2, WHY)]
     [warning] = [each for each in caplog.records if each.levelno == logging.WARNING]
@@ -59,16 +59,16 @@ async def test_a_failed_load_is_reported_with_its_reason_and_calls_continue(
     assert number.endswith(" 1.0")
     assert f'model="{MODEL}",pool="main"' in since
     status, [first, line] = await here.admin(f"{SERVER_READY_PATH}/vision")
-    assert (status, first) == (200, "ready"), "calls find a replica"
+    assert (status, first) == (200, "ready"), "a replica can take calls"
     assert line.startswith(f"{MODEL} version 2 cannot be loaded at {here.pool.replicas[0].name} (known since ")
     assert line.endswith(WHY)
     assert (await here.ask()).status == 200
     here.replica.index = [READY, BROKEN | {"state": "READY"}]
     await until(lambda: not failed(here))
-    assert not (await told(here)).failures
+    assert not (await listed(here)).failures
 
 
-async def test_while_it_is_tried_again_it_has_failed_since_it_failed_first(here: RunningProxy) -> None:
+async def test_a_retried_load_keeps_the_time_of_its_first_failure(here: RunningProxy) -> None:
     here.replica.index = [BROKEN]
     await until(lambda: failed(here))
     [before] = failed(here).values()
@@ -77,7 +77,7 @@ async def test_while_it_is_tried_again_it_has_failed_since_it_failed_first(here:
     for _ in range(3):
         await watch.look()
     assert list(failed(here).values()) == [before]
-    place = await told(here)
+    place = await listed(here)
     assert (place.state, [each.retrying for each in place.failures]) == ("loading", [True])
 
 
@@ -116,7 +116,7 @@ async def test_a_version_that_calls_name_has_failed_if_its_model_is_loaded_witho
     async with served(tmp_path, models=[model(MODEL, {1: 50, 2: 40, 3: 10})]) as here:
         [watch] = here.pool.watches.values()
         await until(lambda: watch.seen)
-        assert not watch.failed, "a model of which nothing is there was not deployed"
+        assert not watch.failed, "a model without any version was not deployed"
         here.replica.index = [READY, READY | {"version": "3", "state": "LOADING"}]
         await until(lambda: failed(here))
         assert {key: each.why for key, each in failed(here).items()} == {(MODEL, "2"): load_watch.NO_REASON}
@@ -125,10 +125,10 @@ async def test_a_version_that_calls_name_has_failed_if_its_model_is_loaded_witho
 
 
 @pytest.mark.parametrize("index", [{}, "no", [1], [{"version": "1"}]])
-async def test_an_index_that_is_none_changes_nothing(here: RunningProxy, index: object) -> None:
+async def test_an_invalid_index_changes_nothing(here: RunningProxy, index: object) -> None:
     here.replica.index = index
     [watch] = here.pool.watches.values()
-    for _ in range(2):  # one may have been under way
+    for _ in range(2):  # one query may have been in progress
         await watch.look()
     assert not watch.seen
     assert not watch.failed
@@ -141,7 +141,7 @@ async def test_a_slow_index_is_queried_less_often_and_the_last_result_is_reporte
 ) -> None:
     [watch] = here.pool.watches.values()
     here.replica.index = [READY] if was_seen else {}
-    await watch.ask()  # one may have been under way
+    await watch.ask()  # one query may have been in progress
     await watch.ask()
     assert watch.seen == was_seen
     monkeypatch.setattr(load_watch, "ANSWER_SECONDS", 0.05)
@@ -154,7 +154,7 @@ async def test_a_slow_index_is_queried_less_often_and_the_last_result_is_reporte
         rests.append(watch._rest)
     assert all(rest > 9 * load_watch.ANSWER_SECONDS * 2**number for number, rest in enumerate(rests))
     assert not watch.seen
-    place = await told(here)
+    place = await listed(here)
     if was_seen:
         assert (place.state, place.versions, place.seen_seconds is not None) == ("resident", (1,), True)
     else:
@@ -183,5 +183,5 @@ async def test_a_request_waits_for_an_index_only_for_a_limited_time(
     await until(lambda: watch.loaded)
     here.replica.index_seconds, before = 60.0, here.replica.looks
     await until(lambda: here.replica.looks > before)
-    assert (await told(here)).state == "resident"
-    assert watch._probing is not None, "nor has it ended"
+    assert (await listed(here)).state == "resident"
+    assert watch._probing is not None, "the query still runs"

@@ -120,5 +120,5 @@ def test_what_no_slice_can_be_cut_from_is_said_in_compute_and_memory_slices() ->
 
 
 def test_a_profile_that_the_gpu_has_not_is_named_with_those_that_it_has() -> None:
-    with pytest.raises(ValueError, match=r"A100-80GB has no MIG profile 1g\.5gb; it has 1g\.10gb, .*7g\.80gb"):
+    with pytest.raises(ValueError, match=r"A100-80GB has no MIG profile 1g\.5gb. It has 1g\.10gb, .*7g\.80gb"):
         stand_on(A100, {"1g.5gb": 1}, 1)

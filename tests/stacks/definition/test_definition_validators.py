@@ -59,5 +59,5 @@ def test_a_quantity_has_the_value_that_kubernetes_gives_it(quantity: str, count:
 
 @pytest.mark.parametrize("quantity", ["", "1 Gi", "Gi", "1e3", "+1", "-1", "1GiB", "0x1", "1_000", "१", "1\n", "1Gi\n"])
 def test_what_is_no_quantity_has_no_value(quantity: str) -> None:
-    with pytest.raises(ValueError, match="is no Kubernetes quantity"):
+    with pytest.raises(ValueError, match="is not a Kubernetes quantity"):
         quantity_value(quantity)

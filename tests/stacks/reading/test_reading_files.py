@@ -28,7 +28,7 @@ def test_a_missing_file_suggests_a_near_name_and_what_is_no_file_is_one_problem(
     (tmp_path / "link.yaml").symlink_to("gone.yaml")
     assert "link.yaml" not in refusal(tmp_path / "link.yaml").do
     assert "no such file" in refusal(tmp_path / "nowhere" / "f.yaml").what
-    assert "folder" in refusal(tmp_path).what
+    assert "directory" in refusal(tmp_path).what
     assert "name of a file" in refusal("a\0b").what
     assert "cannot be read" in refusal("x" * 5_000).what
 

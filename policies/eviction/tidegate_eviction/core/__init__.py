@@ -1,5 +1,6 @@
-"""The core: it decides what is loaded and unloaded and which leases are granted, and does nothing else.
+"""The core decides which models are loaded and unloaded and which leases are granted, and does nothing else.
 
-Synchronous and deterministic: no input or output, no clock, no threads, no logging. Every method of `Residency` is told
-`now`, seconds of a monotonic clock, and returns a `Step`. Container, simulator and tests run this same code.
+It is synchronous and deterministic: no input or output, no clock, no threads, no logging. Every method of `Residency`
+gets `now`, in seconds of a monotonic clock, and returns a `Step`. The container, the simulator and the tests run the
+same code.
 """

@@ -1,11 +1,11 @@
-"""Accounting of memory, in bytes: how large models are, what is charged for them, and what readings say.
+"""Accounting of memory in bytes: the sizes of models, their charges, and the interpretation of readings.
 
-A reading is thought to be `base + leaked + what each loaded piece really takes`. What that is, is learned at quiet
-moments, when nothing is loaded, unloaded or freed: a load since the last one took what the reading has grown by. Where
-nothing was loaded, the growth belongs to the base: CUDA's context, the server itself, and what models grow by at work.
+A reading is modelled as `base + leaked + the real size of each loaded piece`. The sizes are learned in quiet moments,
+when nothing is loaded, unloaded or freed. If a load ran since the last one, it used the growth of the reading. If not,
+the growth belongs to the base: CUDA's context, the server itself, and the growth of models at work.
 
-What a reading shows beyond this while something is freed, has not come back yet. Memory that a load takes meanwhile
-cannot be told from it and counts as not back: that is the safe side, and is put right at the next quiet moment.
+If a reading shows more while something is being freed, that memory is not free yet. Memory of a load at that time
+cannot be distinguished, and counts as not free. This is the safe side, and is corrected in the next quiet moment.
 """
 
 import statistics
@@ -20,7 +20,7 @@ FootprintSource = Literal["declared", "measured", "estimated", "unknown"]
 
 
 class FootprintTable:
-    """The footprint of each model and each part, in bytes, without what it brings along."""
+    """The footprint of each model and each part, in bytes, without its parts."""
 
     def __init__(self) -> None:
         self._specs: Mapping[str, ModelSpec] = {}
@@ -30,7 +30,7 @@ class FootprintTable:
         self._guess: int | None = None
 
     def configure(self, specs: Mapping[str, ModelSpec], capacity_bytes: int, pinned: Collection[str]) -> None:
-        """Take these models over, some (and parts) of which are pinned, and forget measurements of other contents."""
+        """Use these models, of which some (and parts) are pinned, and forget measurements of other contents."""
         self._learned = {
             name: (stamp, size)
             for name, (stamp, size) in self._learned.items()
@@ -42,26 +42,25 @@ class FootprintTable:
         self._guess = None
 
     def learn(self, name: str, size: int) -> None:
-        """Remember a measurement of the current content."""
         spec = self._specs.get(name)
         self._learned[name] = (spec.stamp if spec else "", size)
         self._guess = None
 
     def source(self, name: str) -> FootprintSource:
-        """Tell where a size comes from."""
+        """Return the source of a size."""
         return self._find(name)[1]
 
     def known(self, name: str) -> bool:
-        """Tell whether a size is more than an estimate."""
+        """Return whether a size is declared or measured."""
         return self.source(name) in ("declared", "measured")
 
     def of(self, name: str) -> int:
-        """Return a size; a model of which nothing is known is thought to be as large as most others."""
+        """Return a size. An unknown model is assumed to be as large as most others."""
         size = self._find(name)[0]
         return self._usual() if size is None else size
 
     def measured(self, name: str) -> int | None:
-        """Return what a load of this content was measured to take, here or before the start; None: none was."""
+        """Return the measured size of this content, from now or before the start. None: it was never measured."""
         if name in self._learned:
             return self._learned[name][1]
         spec = self._specs.get(name)
@@ -78,7 +77,7 @@ class FootprintTable:
         return None, "unknown"
 
     def _usual(self) -> int:
-        """Return the median of the known sizes, else a tenth of the capacity; never more than pinned models leave."""
+        """Return the median of the known sizes, or a tenth of the capacity, but never more than pinned models leave."""
         if self._guess is None:
             known = [self.of(name) for name in {*self._specs, *self._learned} if self.known(name)]
             guess = int(statistics.median_low(known)) if known else self._capacity // 10
@@ -89,35 +88,35 @@ class FootprintTable:
 
 @dataclass(slots=True)
 class Freeing:
-    """What the server says is unloaded and whose memory was not seen to be back yet."""
+    """Pieces that the server reports as unloaded, whose memory is not free yet."""
 
     model: str
     pieces: tuple[str, ...]
     bytes: int
-    expected_bytes: int  # What is to come back; `sure` if that was measured.
+    expected_bytes: int  # The memory to be freed. `sure` if it was measured.
     sure: bool
     since: float
-    ordered: float = 0.0  # When the unload was ordered.
+    ordered: float = 0.0
 
 
 class CapacityLedger:
-    """A charge for every piece: a model, or a composing model, which counts once however many need it."""
+    """A charge for every piece: a model, or a composing model, which counts once for all models that need it."""
 
     def __init__(self) -> None:
         self.charges: dict[str, int] = {}
         self.users: dict[str, set[str]] = {}
-        """The models that need a piece; one that is on its way out has none any more, and is still charged."""
-        self.going: dict[str, str] = {}  # Pieces that are being unloaded or freed, and the model whose they were.
+        """The models that need a piece. A piece that is being unloaded has none, and is still charged."""
+        self.going: dict[str, str] = {}  # Pieces that are being unloaded or freed, and their model.
         self.freeing: dict[str, Freeing] = {}
         self.margins: dict[str, int] = {}
-        """What is charged beside for models that were never measured, until a reading tells what they take."""
+        """Additional charges for models that were never measured, until a reading shows their size."""
         self.total = 0
         self.pending = 0
         self.tangled: set[str] = set()
-        """Models with parts, and those that others need: what their eviction frees depends on other evictions."""
+        """Models with parts, and models that others need. How much their eviction frees depends on other evictions."""
 
     def take(self, model: str, pieces: tuple[str, ...], size: Callable[[str], int]) -> tuple[str, ...]:
-        """Charge these pieces to a model; return those that were not there yet."""
+        """Charge these pieces to a model. Return those that were not charged before."""
         new = tuple(piece for piece in pieces if piece not in self.charges)
         for piece in new:
             self.charges[piece] = size(piece)
@@ -132,12 +131,12 @@ class CapacityLedger:
         return new
 
     def recharge(self, piece: str, size: int) -> None:
-        """Charge another size, after a measurement."""
+        """Change a charge after a measurement."""
         self.total += size - self.charges[piece]
         self.charges[piece] = size
 
     def reserve(self, model: str, margin: int) -> None:
-        """Charge a margin beside a model's pieces."""
+        """Charge a margin in addition to a model's pieces."""
         self.margins[model] = margin
         self.total += margin
 
@@ -147,7 +146,8 @@ class CapacityLedger:
             self.total -= self.margins.pop(model, 0)
 
     def leave(self, model: str, pieces: Iterable[str]) -> tuple[str, ...]:
-        """Take a model's needs away; return its pieces that no other needs, charged until they are `drop`ped."""
+        """Remove a model's use of pieces. Return the pieces that no other model needs. They stay charged until
+        `drop`."""
         gone = []
         for piece in pieces:
             users = self.users[piece]
@@ -162,7 +162,7 @@ class CapacityLedger:
         return tuple(gone)
 
     def drop(self, pieces: Iterable[str]) -> None:
-        """End the charges of pieces that have left."""
+        """End the charges of pieces."""
         for piece in pieces:
             del self.going[piece]
             freed = self.charges.pop(piece)
@@ -170,11 +170,12 @@ class CapacityLedger:
             self.pending -= freed
 
     def size(self, pieces: Iterable[str]) -> int:
-        """Return what is charged for these pieces."""
+        """Return the charges of these pieces."""
         return sum(self.charges.get(piece, 0) for piece in pieces)
 
     def describe(self, pieces: Iterable[str], wanted: Collection[str]) -> tuple[int, tuple[SharedPart, ...]]:
-        """Return what the eviction of these pieces frees, but for `wanted` ones: at once, and when others go too."""
+        """Return the bytes that evicting these pieces frees, without `wanted` ones: immediately, and together with
+        others."""
         alone, shared = 0, []
         for piece in pieces:
             if piece in wanted:
@@ -187,19 +188,19 @@ class CapacityLedger:
         return alone, tuple(shared)
 
 
-_UNSURE_PATIENCE: Final = 0.1  # Share of the patience for memory of unknown size: it cannot be told what is missing.
+_UNSURE_PATIENCE: Final = 0.1  # Share of the patience for memory of unknown size.
 
 
 @dataclass(slots=True)
 class PieceMemory:
-    """What a loaded piece really takes; `sure` if that was measured."""
+    """The real size of a loaded piece. `sure` if it was measured."""
 
     bytes: int
     sure: bool
 
 
 class MemoryEstimate:
-    """What each piece takes in memory, and how many bytes leaked, estimated from the readings so far."""
+    """The memory of each piece and the leaked bytes, estimated from the readings so far."""
 
     def __init__(self) -> None:
         self.leaked = 0
@@ -207,50 +208,49 @@ class MemoryEstimate:
         self._used = 0
         self._read_at: float | None = None
         self.taken: dict[str, PieceMemory] = {}
-        self._fresh: dict[str, int] = {}  # Pieces loaded since the last quiet moment, and by which load.
+        self._fresh: dict[str, int] = {}  # Pieces loaded since the last quiet moment, and their load.
         self._unsettled = False  # Something was freed since the last quiet moment.
-        self._drift = 0  # The sum of shortfalls that were each too small to be told from noise.
+        self._drift = 0  # The sum of shortfalls that were each within the noise.
 
     def loaded(self, load: int, sizes: Mapping[str, int], *, measured: bool) -> None:
-        """Note that pieces were loaded, with their sizes: measured ones, or what they are thought to be."""
+        """Note that pieces were loaded, with their measured or assumed sizes."""
         for piece, size in sizes.items():
             self.taken[piece] = PieceMemory(size, measured)
             if not measured:
                 self._fresh[piece] = load
 
     def waits_on(self, room: CapacityLedger) -> None:
-        """Count what is being freed as taken again: the connection broke, and its memory may come back or not."""
+        """Count memory that is being freed as used again: after a broken connection it may come back or not."""
         for each in room.freeing.values():
             for piece in each.pieces:
                 share = each.expected_bytes * room.charges[piece] // max(1, each.bytes)
                 self.taken[piece] = PieceMemory(share, each.sure)
 
     def forget(self, pieces: Collection[str]) -> None:
-        """Drop the measures of every piece that is not among these."""
+        """Forget the sizes of all other pieces."""
         for piece in self.taken.keys() - set(pieces):
             del self.taken[piece]
             self._fresh.pop(piece, None)
 
     def unloaded(self, pieces: Collection[str]) -> tuple[int, bool]:
-        """Note that pieces are loaded no longer; return what is to come back, and whether that is sure."""
+        """Note that pieces are unloaded. Return the bytes to be freed, and whether they were measured."""
         taken = [self.taken.pop(piece) for piece in pieces if piece in self.taken]
         for piece in pieces:
             self._fresh.pop(piece, None)
         return sum(each.bytes for each in taken), all(each.sure for each in taken)
 
     def vanished(self) -> None:
-        """Note that something was unloaded at an unknown time: the base is learned anew at the next quiet moment."""
+        """Note that something was unloaded at an unknown time: the base is learned again in the next quiet moment."""
         self._base = None
         self._drift = 0
 
     def read(self, used_bytes: int, now: float) -> None:
-        """Keep a reading of the bytes in use, and when it was taken."""
         self._used = used_bytes
         self._read_at = now
 
     def back(self, freeing: Collection[Freeing], tolerance: int, patience: float) -> list[tuple[str, int]]:
-        """Return which models' memory (the one waited for longest first) is back, or was waited for longer than
-        `patience` seconds, each with the bytes that are missing and charged as leaked."""
+        """Return the models, the longest waiting first, whose memory is free, or was waited for longer than `patience`
+        seconds. Each has the missing bytes that are charged as leaked."""
         done: list[tuple[str, int]] = []
         left = sum(each.expected_bytes for each in freeing)
         for each in freeing:
@@ -272,12 +272,12 @@ class MemoryEstimate:
         return done
 
     def is_within(self, more: int) -> bool:
-        """Tell whether the last reading shows no more than is thought to be loaded, and so many bytes."""
+        """Return whether the last reading shows at most the expected memory and `more` bytes."""
         return self._base is not None and self._used <= self._thought() + more
 
     def quiet(self, tolerance: int) -> tuple[int, dict[str, int]]:
-        """Judge the last reading at a quiet moment: return by how much the leak has grown (negative: come back), and
-        what the pieces really take that were loaded since the last quiet moment."""
+        """Evaluate the last reading in a quiet moment. Return the growth of the leak (negative: freed) and the real
+        sizes of pieces loaded since the last quiet moment."""
         if self._base is None:
             self._base = self._used - self.leaked - sum(each.bytes for each in self.taken.values())
             self._fresh.clear()
@@ -304,11 +304,11 @@ class MemoryEstimate:
         return self.leaked - before, learned
 
     def _thought(self) -> int:
-        """Return what a reading would be if all unloaded memory were back."""
+        """Return the expected reading if all unloaded memory were free."""
         return (self._base or 0) + self.leaked + sum(each.bytes for each in self.taken.values())
 
     def _spread(self, difference: int) -> int:
-        """Share a difference among what was loaded since the last quiet moment, by size; return what is left."""
+        """Distribute a difference over the pieces loaded since the last quiet moment, by size. Return the rest."""
         pieces = [self.taken[piece] for piece in self._fresh]
         whole = sum(each.bytes for each in pieces)
         sure = len(set(self._fresh.values())) == 1 and not self._unsettled

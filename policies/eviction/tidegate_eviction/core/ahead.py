@@ -1,6 +1,6 @@
-"""Loads ahead of calls: a model that a timer calls is loaded just before, where that costs others less.
+"""Loads ahead of calls: a model that a timer calls loads shortly before its call, if that costs others less.
 
-Without that its callers would meet a cold model each time, for its idle limit is shorter than the timer's period.
+Otherwise its callers would always meet a cold model, because its idle limit is shorter than the timer's period.
 """
 
 import heapq
@@ -14,18 +14,18 @@ from . import transitions
 from .pool import LOOK_SECONDS, Model, Pool
 from .victims import VictimSelector
 
-_GAPS = 8  # So many of the last times between bursts are kept, …
-_FEWEST = 4  # … of which there must be so many, …
-_STEADY = 0.75  # … and such a share of them within a tenth of their median, for a model to have a period.
+_GAPS = 8  # The number of intervals between bursts that are kept.
+_FEWEST = 4  # The fewest intervals for a period.
+_STEADY = 0.75  # This share of the intervals must be within `_NEAR` of their median.
 _NEAR = 0.1
-_BURST_SECONDS = 5.0  # Calls that follow the first of a burst within this belong to it.
-_SHORTEST_SECONDS = 30.0  # With a shorter period a model stays resident without this.
+_BURST_SECONDS = 5.0  # Calls within this time after the first call of a burst belong to it.
+_SHORTEST_SECONDS = 30.0  # With a shorter period a model stays resident anyway.
 
 
 def note(pool: Pool, model: Model, at: float) -> None:
-    """Take a call into account, and foresee the next burst after the one that it begins, if it does.
+    """Note a call. If it begins a burst, predict the next one.
 
-    A caller who was refused as busy, and comes back in time, called when he came first.
+    A caller that was refused as busy and retries on time counts at its first call.
     """
     model.expected_until = -math.inf
     if at <= model.asked_until:
@@ -36,13 +36,13 @@ def note(pool: Pool, model: Model, at: float) -> None:
         model.gaps = (*model.gaps[1 - _GAPS :], at - model.burst_at)
     model.burst_at = at
     if period := _period(model.gaps):
-        # By a tenth more than its load takes, and some for a timer that is early.
+        # A tenth more than the load takes, and a reserve for an early timer.
         early = 1.1 * pool.load_estimate(model) + 1.0 + min(0.01 * period, 5.0)
         heapq.heappush(pool.expected, (at + period - early, model.name, at))
 
 
 def due(pool: Pool) -> list[Model]:
-    """Return the models that are to be loaded ahead now, each once; resident ones are kept for their next call."""
+    """Return the models to load ahead now. Resident ones are kept for their next call."""
     found = []
     while pool.expected_at <= pool.now:
         _, name, burst_at = heapq.heappop(pool.expected)
@@ -58,8 +58,8 @@ def due(pool: Pool) -> list[Model]:
 
 
 def begin(pool: Pool, models: Iterable[Model], victims: VictimSelector) -> None:
-    """Queue those of these models that there is room for, or that others may go for: callers who wait, or were told to
-    come back before the call, come first. The rest are tried again as long as the call has not come."""
+    """Queue those models that fit, or for which others can be evicted. Callers who wait, or are due before the call,
+    have precedence. The other models are retried until their call."""
     queued = pool.by_state[State.QUEUED]
     is_held = pool.now < transitions.held_until(pool)
     back_at = min((each.back_at for each in pool.refused_busy()), default=math.inf)
@@ -76,7 +76,7 @@ def begin(pool: Pool, models: Iterable[Model], victims: VictimSelector) -> None:
 
 
 def _make_room(pool: Pool, model: Model, victims: VictimSelector) -> bool:
-    """Evict others for a model if that pays, and tell whether there is room for it, or will be."""
+    """Evict others for a model if that pays. Return whether memory is free for it, or will be."""
     given = sum(map(pool.needed, pool.by_state[State.QUEUED].values()))
     short = pool.needed(model) + given - pool.free - pool.ledger.pending
     if short <= 0:
@@ -88,7 +88,7 @@ def _make_room(pool: Pool, model: Model, victims: VictimSelector) -> bool:
 
 
 def _is_loadable(pool: Pool, model: Model) -> bool:
-    """Tell whether a load is sure to go well beside others: what is new, or has failed, is left to callers."""
+    """Return whether a load will not disturb others. New models and models that failed are left to their callers."""
     spec = model.spec
     if model.state is not State.COLD or spec is None or spec.problem or model.failures.count:
         return False
@@ -102,8 +102,8 @@ def _next_call(model: Model) -> float:
 
 
 def _expect(pool: Pool, model: Model) -> float:
-    """Keep a model for its next call, and return for how long."""
-    # Some for a timer that is late.
+    """Keep a model for its next call, and return until when."""
+    # A reserve for a late timer.
     until = _next_call(model) + 2.0 + min(0.02 * _period(model.gaps), 30.0)
     if pool.breaks_even(model):
         model.expected_until = until
@@ -111,7 +111,7 @@ def _expect(pool: Pool, model: Model) -> float:
 
 
 def _period(gaps: tuple[float, ...]) -> float:
-    """Return the seconds between bursts of calls, if they are regular; 0 if they are not."""
+    """Return the seconds between bursts of calls if they are regular, otherwise 0."""
     if len(gaps) < _FEWEST:
         return 0.0
     middle = statistics.median_high(gaps)

@@ -1,8 +1,8 @@
-"""When an eviction pays: what callers of a refused model have lost, against what callers of its victims would lose.
+"""When an eviction pays: the loss of a refused model's callers against the loss of its victims' callers.
 
 This is the ski-rental rule (Karlin, Manasse, Rudolph and Sleator 1988, "Competitive snoopy caching"): refusals are the
-rent, loads the price, and who buys once the rent has come to the price never pays more than twice what was needed.
-Losses are seconds of callers: what each waits, and the whole bound on waits for each that is refused.
+rent, loads the price. Buying when the rent has reached the price never costs more than twice the optimum. Losses are
+seconds of callers: the wait of each, and the longest wait for each that is refused.
 """
 
 import math
@@ -11,25 +11,28 @@ from collections.abc import Sequence
 from ..policies.policy import Candidate
 from .pool import Model, Pool
 
-_TIMES = 2  # What victims would lose counts twice: they, too, come back for their room.
-_STEADY_GAPS = 4  # A model is in use until it has had no call for so many times the mean time between its calls.
+_TIMES = 2  # Losses of the victims count twice, because they too will need memory again.
+_STEADY_GAPS = 4  # A model is in use until it had no call for this many mean intervals.
 
 
 def pays(pool: Pool, wanted: Model, victims: Sequence[Candidate]) -> bool:
-    """Tell whether a model's callers have lost enough for these to be evicted, though they were used lately."""
+    """Return whether a model's callers have lost enough to evict these models, although they were used recently."""
     lost = _lost(pool, wanted)
     return lost > 0 and _TIMES * (loss(pool, victims) + _loss_meanwhile(pool, wanted, victims)) <= lost
 
 
 def refused(pool: Pool, model: Model) -> float:
-    """Return how many callers were refused since a model was last resident. A refusal fades: one that is as old as the
-    pool's `idle_seconds` counts as a third."""
+    """Return the number of callers refused since a model was last resident. A refusal fades: after the pool's
+    `idle_seconds` it counts as a third."""
     return model.refused * math.exp((model.refused_at - pool.now) / max(1.0, pool.settings.idle_seconds))
 
 
 def loss(pool: Pool, victims: Sequence[Candidate]) -> float:
-    """Return what callers are expected to lose when these are evicted. What is used less than once in an idle time of
-    the pool would hardly have stayed until its next use: it counts by so much less, unless a timer calls it now."""
+    """Return the expected loss of the victims' callers.
+
+    A model that is used less than once in the pool's idle time would hardly have stayed until its next use. So it
+    counts less, unless a timer is about to call it.
+    """
     total, horizon = 0.0, pool.settings.idle_seconds
     for victim in victims:
         is_expected = pool.models[victim.name].expected_until > pool.now
@@ -39,13 +42,13 @@ def loss(pool: Pool, victims: Sequence[Candidate]) -> float:
 
 
 def _lost(pool: Pool, wanted: Model) -> float:
-    """Return what its callers lost since it was last resident, and what those who wait would lose without it now."""
+    """Return the loss of its callers since it was last resident, and of those that wait."""
     most = pool.settings.wait_seconds
     return most * refused(pool, wanted) + max(0.0, most - pool.load_cost(wanted)) * len(wanted.waiters)
 
 
 def _loss_meanwhile(pool: Pool, wanted: Model, victims: Sequence[Candidate]) -> float:
-    """Return the seconds that callers of models in use lose while a load takes the models' room: all are refused."""
+    """Return the seconds that callers of models in use lose during the load: all are refused."""
     in_use = [
         victim.gap_seconds
         for victim in victims
@@ -55,8 +58,8 @@ def _loss_meanwhile(pool: Pool, wanted: Model, victims: Sequence[Candidate]) -> 
 
 
 def _cold_loss(pool: Pool, victim: Candidate) -> float:
-    """Return what callers lose to one load: the first waits for all of it, those who come meanwhile for half of it;
-    nobody loses more than the bound on waits. Its files may have left the tier by then, so their copy counts too."""
+    """Return the loss of callers by one load. The first waits for all of it, later ones for half of it on average, and
+    none loses more than the longest wait. The files may have left the cache by then, so their copy counts too."""
     load, most = victim.load_seconds + victim.copied_seconds, pool.settings.wait_seconds
     calls_per_second = 1 / victim.gap_seconds if victim.gap_seconds > 0 else 0.0
     if load <= most:

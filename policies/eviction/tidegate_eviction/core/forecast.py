@@ -1,8 +1,7 @@
-"""When a model can be had: what a caller is told who has waited in vain, by what was measured of loads and unloads.
+"""Forecasts when a model is available, for the `retry_after` of refused callers, from measured loads and unloads.
 
-The queue is played forward: whenever a place among the loads that run at once is free, and room is there, or comes when
-leases and idle limits end, the model takes it whose turn it is of those that somebody waits for, or comes back for.
-Once it is loaded, its own room comes again.
+It simulates the queue. The next model with waiting or returning callers loads when a load may begin and memory is free.
+Memory becomes free as leases and idle limits end, and after the load of a model its own memory does.
 """
 
 import heapq
@@ -14,13 +13,13 @@ from . import transitions
 from .planner import overdue_at, turn
 from .pool import LOOK_SECONDS, Model, Pool
 
-_SOON = 1.0  # Seconds that something of which nothing was measured yet is thought to take at least.
-_STEADY_GAPS = 3  # One that was not called for so many times the mean time between its uses is in use no more.
-_JUST_AFTER = 1e-6  # Seconds added to a wait, so that rounding makes nobody come a moment early.
+_SOON = 1.0  # The least assumed duration of something that was never measured.
+_STEADY_GAPS = 3  # A model without a call for this many mean intervals is no longer in use.
+_JUST_AFTER = 1e-6  # Added to a wait, so that rounding makes no caller come too early.
 
 
 def retry_after(pool: Pool, model: Model) -> float:
-    """Return after how many seconds a lease on a model may be had, or its load begin."""
+    """Return the seconds until a lease on a model may be available, or its load begins."""
     if model.state is State.LOADING:
         return _load_ends_in(pool, model)
     if model.state is State.QUEUED:
@@ -33,7 +32,7 @@ def retry_after(pool: Pool, model: Model) -> float:
 
 
 def _load_seconds(pool: Pool, model: Model) -> float:
-    """Return what a load of it takes: if none was measured yet, twice as long as those under way have taken so far."""
+    """Return the duration of a load. If none was measured, twice the time that present loads have taken so far."""
     known = pool.load_measured(model)
     if known is None:
         known = pool.loads_take()
@@ -43,12 +42,12 @@ def _load_seconds(pool: Pool, model: Model) -> float:
 
 
 def _load_ends_in(pool: Pool, model: Model) -> float:
-    """Return in how many seconds a load that is under way ends; one that is late, in as many as it is late."""
+    """Return the seconds until a load ends. If it is late, as many as it is late."""
     return abs(_load_seconds(pool, model) - (pool.now - model.operation.since)) or _SOON
 
 
 def _begins_at(pool: Pool, leaves: Model) -> float:
-    """Return when the load of a queued model begins whose caller leaves, to come back then."""
+    """Return when the load of a queued model begins if its caller leaves and returns then."""
     at = now = pool.now
     places = [now + _load_ends_in(pool, model) for model in pool.loads.values()]
     places += [now] * (pool.settings.loads_at_once - len(places))
@@ -63,7 +62,7 @@ def _begins_at(pool: Pool, leaves: Model) -> float:
         at = max(at, places[0]) if there else max(at, places[0], to_come[0][0])
         while to_come and to_come[0][0] <= at:
             since, until, name = heapq.heappop(to_come)
-            is_back = name == leaves.name and until == math.inf  # He finds all others before him who are there by then.
+            is_back = name == leaves.name and until == math.inf  # Others come before it.
             heapq.heappush(there, ((math.inf,) if is_back else turn(pool, pool.models[name], at), since, until, name))
         _, since, until, name = there[0]
         model = pool.models[name]
@@ -73,7 +72,7 @@ def _begins_at(pool: Pool, leaves: Model) -> float:
             room += bytes_
         begins = max(since, comes.get(name, now), room_at, max(places) if is_alone else places[0])
         if to_come and to_come[0][0] <= begins:
-            at = begins  # others are there until then, and it may be the turn of one of them
+            at = begins  # Others arrive before, and it may be the turn of one of them.
             continue
         heapq.heappop(there)
         if name in begun or begins > until:
@@ -83,7 +82,7 @@ def _begins_at(pool: Pool, leaves: Model) -> float:
         begun.add(name)
         room -= needed
         if name in comes:
-            room_at = max(room_at, begins)  # What is kept for it is more than it needs, as whole models go for it.
+            room_at = max(room_at, begins)  # Whole models are evicted for it.
         loaded = begins + _load_seconds(pool, model)
         if is_alone:
             places = [loaded] * len(places)
@@ -93,24 +92,27 @@ def _begins_at(pool: Pool, leaves: Model) -> float:
 
 
 def _wanted(pool: Pool, leaves: Model) -> list[tuple[float, float, str]]:
-    """Return, as a heap, from when to when each model is wanted: a queued one while somebody waits for it, one whose
-    callers were told to come back from then on, and so the one whose caller leaves."""
+    """Return a heap of when each model is wanted, from and until.
+
+    It has queued models while a caller waits, models with returning callers from their return, and the model whose
+    caller leaves.
+    """
     found = [(max(leaves.due, leaves.failures.not_before), math.inf, leaves.name)]
     for model in pool.by_state[State.QUEUED].values():
         until = max((waiter.ticket.deadline for waiter in model.waiters.values()), default=-math.inf)
         since = max(model.due, model.failures.not_before)
         if since < math.inf:
             found.append((since, math.inf if pool.demanded(model) else until, model.name))
-    # Their room is kept from a moment before they come.
+    # Their memory is kept from a moment before they return.
     found += [(model.back_at - LOOK_SECONDS - 2 * _JUST_AFTER, math.inf, model.name) for model in pool.refused_busy()]
-    # Once they are overdue, they have another turn.
+    # Overdue models have another turn.
     found += [(max(since, overdue_at(pool, pool.models[name])), until, name) for since, until, name in found]
     heapq.heapify(found)
     return found
 
 
 def _room_to_come(pool: Pool) -> list[tuple[float, int]]:
-    """Return when how many bytes may be free again."""
+    """Return when how many bytes may become free."""
     takes, states = pool.unloads_take(), pool.by_state
     coming = [(_may_go_at(pool, each) + takes, each.candidate.bytes) for each in states[State.RESIDENT].values()]
     coming += [(each.leased_until + takes, pool.ledger.size(each.held)) for each in states[State.DRAINING].values()]
@@ -124,7 +126,8 @@ def _room_to_come(pool: Pool) -> list[tuple[float, int]]:
 
 
 def _may_go_at(pool: Pool, model: Model) -> float:
-    """Return when a resident model may likely be evicted; one in steady use is used for as long again as so far."""
+    """Return when a resident model can probably be evicted. A model in steady use stays in use for as long again as so
+    far."""
     candidate, limit, settings = model.candidate, pool.idle_limit(model), pool.settings
     silent = _STEADY_GAPS * candidate.gap_seconds + settings.lease_seconds / RENEWALS_PER_LEASE
     at = pool.likely_at(model)
@@ -134,7 +137,7 @@ def _may_go_at(pool: Pool, model: Model) -> float:
 
 
 def _stays(pool: Pool, model: Model) -> float:
-    """Return how long a model stays after its load, if it is used just then."""
+    """Return how long a model stays after its load, if it is used then."""
     settings = pool.settings
     if pool.demanded(model):
         return math.inf

@@ -1,4 +1,4 @@
-"""Leases, granted, renewed, released and ended; and the callers that wait for one: each gets one answer, in time."""
+"""Leases: granted, renewed, released and expired. Each waiting caller gets one response, in time."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -12,10 +12,10 @@ from .forecast import retry_after
 from .messages import Answered, Ticket
 from .pool import RETURNING, WANTS_ROOM, Lease, Model, Pool, Waiter
 
-_RECENT = 0.2  # How much the latest use counts in the mean time between uses; 0.05 to 0.5 choose much the same.
-JITTER = 0.1  # At most this share of `retry_after` is added at random, so that callers do not all come back at once.
-LATE_SECONDS = 3.0  # A caller may come this much later than `retry_after`, and the answer still holds.
-SPARE_SECONDS = 10.0  # After which who was refused what is spare may ask again.
+_RECENT = 0.2  # The weight of the latest interval between uses. 0.05 to 0.5 choose much the same.
+JITTER = 0.1  # At most this share of `retry_after` is added at random, so that callers do not return all at once.
+LATE_SECONDS = 3.0  # A caller may return this much later than `retry_after`.
+SPARE_SECONDS = 10.0  # The time until a proxy that found no unused memory may retry.
 _LOADED = (State.RESIDENT, State.DRAINING)
 _REASONS: dict[State, wire.BusyReason] = {
     State.LOADING: "loading", State.DRAINING: "draining", State.UNLOADING: "unloading", State.FREEING: "freeing",
@@ -23,8 +23,8 @@ _REASONS: dict[State, wire.BusyReason] = {
 
 
 def grant(pool: Pool, model: Model, holder: str, waited: float, incarnation: str) -> wire.Granted:
-    """Grant a lease, or prolong the holder's; it counts as one request in flight."""
-    used(model, pool.now, 0 if waited else 1)  # A caller that has waited was counted as a use when it asked.
+    """Grant a lease, or extend the holder's. It counts as one request in flight."""
+    used(model, pool.now, 0 if waited else 1)  # A caller that has waited was counted at its request.
     ahead.note(pool, model, pool.now - waited)
     lease = hold(pool, model, holder, pool.settings.lease_seconds)
     lease.in_flight = max(1, lease.in_flight)
@@ -38,7 +38,7 @@ def grant(pool: Pool, model: Model, holder: str, waited: float, incarnation: str
 
 
 def renew(pool: Pool, holder: str, uses: Mapping[str, wire.Use], *, void: bool) -> tuple[str, ...]:
-    """Renew leases, which are `void` when of another incarnation, and return the models whose leases are lost."""
+    """Renew leases, `void` if they belong to another incarnation. Return the models whose leases are lost."""
     lost = []
     for name, use in uses.items():
         model = pool.models.get(name)
@@ -53,7 +53,7 @@ def renew(pool: Pool, holder: str, uses: Mapping[str, wire.Use], *, void: bool) 
 
 
 def prolong(pool: Pool, model: Model, holder: str, use: wire.Use, *, void: bool) -> bool:
-    """Renew a lease on a model that is loaded; tell whether requests may still begin under it."""
+    """Renew a lease on a loaded model. Return whether requests may still begin under it."""
     lease = model.leases.get(holder)
     idle = 0.0 if use.in_flight else use.idle_seconds
     requests = max(0, use.requests - (lease.uses if lease else 0))
@@ -71,7 +71,7 @@ def prolong(pool: Pool, model: Model, holder: str, use: wire.Use, *, void: bool)
 
 
 def release(pool: Pool, holder: str, names: Iterable[str], serials: Mapping[str, int]) -> None:
-    """End leases before their time, but for those that were granted anew since: the message may have been late."""
+    """Release leases, except those granted again since: the message may be late."""
     for name in names:
         model = pool.models.get(name)
         lease = model.leases.get(holder) if model else None
@@ -80,8 +80,7 @@ def release(pool: Pool, holder: str, names: Iterable[str], serials: Mapping[str,
 
 
 def end(pool: Pool, lease: Lease, at: float) -> None:
-    """End a lease, and plan what that lets begin. With requests in flight at the last renewal it counts as used until
-    now."""
+    """End a lease. If requests were in flight at the last renewal, it counts as used until now."""
     model = pool.models[lease.model]
     del model.leases[lease.holder]
     if lease.in_flight:
@@ -92,7 +91,7 @@ def end(pool: Pool, lease: Lease, at: float) -> None:
 
 
 def due(pool: Pool, lease: Lease) -> None:
-    """End a lease that is still held and was not prolonged; one that was prolonged is looked at again later."""
+    """End an expired lease. A lease that was extended is checked again later."""
     model = pool.models.get(lease.model)
     if model is None or model.leases.get(lease.holder) is not lease:
         return
@@ -103,11 +102,11 @@ def due(pool: Pool, lease: Lease) -> None:
 
 
 def hold(pool: Pool, model: Model, holder: str, seconds: float) -> Lease:
-    """Return the holder's lease, made or prolonged to live for at least so many seconds."""
+    """Return the holder's lease, created or extended by at least `seconds`."""
     ends = pool.now + seconds
     lease = model.leases.get(holder)
     if lease is None:
-        # One that a renewal makes is newer than all grants: a late release must not end it.
+        # A lease created by a renewal is newer than all grants, so that a late release cannot end it.
         lease = model.leases[holder] = Lease(model.name, holder, ends, 0, pool.serial + 1)
         pool.alarm(ends, lease)
     else:
@@ -116,7 +115,7 @@ def hold(pool: Pool, model: Model, holder: str, seconds: float) -> Lease:
 
 
 def _let_go(pool: Pool, model: Model, use: wire.Use) -> bool:
-    """Tell whether a lease is not renewed: it is cheap to acquire anew, and its room may be wanted."""
+    """Return whether a lease is not renewed, because its memory may be needed. A new lease is cheap."""
     if use.in_flight or model.spec is None or model.spec.pinned:
         return False
     idle = pool.now - model.candidate.last_use
@@ -126,7 +125,7 @@ def _let_go(pool: Pool, model: Model, use: wire.Use) -> bool:
 
 
 def used(model: Model, at: float, requests: int) -> None:
-    """Count requests up to a point in time; 0: only that one was under way until then."""
+    """Count requests up to a time. 0: only note that a request was in flight until then."""
     candidate = model.candidate
     candidate.last_use = max(candidate.last_use, at)
     if not requests or at <= model.used_at:
@@ -139,7 +138,7 @@ def used(model: Model, at: float, requests: int) -> None:
 
 
 def wait(pool: Pool, model: Model, holder: str, seconds: float | None, room: float | None) -> Ticket:
-    """Return a ticket for a caller that waits so many seconds, `room` of them for room; None: as long as it may."""
+    """Return a ticket for a caller that waits `seconds`, of which `room` for memory. None: as long as allowed."""
     most = pool.settings.wait_seconds
     deadline = pool.now + (most if seconds is None else min(seconds, most))
     ticket = Ticket(next(pool.numbers), model.name, holder, pool.now, deadline)
@@ -157,27 +156,27 @@ def wait(pool: Pool, model: Model, holder: str, seconds: float | None, room: flo
 
 
 def grant_all(pool: Pool, model: Model, incarnation: str) -> None:
-    """Grant a lease to every caller that waits for a model."""
+    """Grant a lease to every waiting caller of a model."""
     waiters, model.waiters = model.waiters, {}
     for waiter in waiters.values():
         ticket = waiter.ticket
         granted = grant(pool, model, ticket.holder, pool.now - ticket.asked, incarnation)
-        pool.tell(Answered(ticket, granted))
+        pool.report(Answered(ticket, granted))
     if pool.now < model.kept_until:
         hold(pool, model, RETURNING, model.kept_until - pool.now)
         pool.refresh(model)
 
 
 def answer_all(pool: Pool, model: Model, answer: wire.Refusal) -> None:
-    """Give every caller that waits for a model the same answer."""
+    """Give every waiting caller of a model the same response."""
     waiters, model.waiters = model.waiters, {}
     for waiter in waiters.values():
-        pool.tell(Answered(waiter.ticket, answer))
+        pool.report(Answered(waiter.ticket, answer))
     pool.dirty = pool.dirty or bool(waiters)
 
 
 def out_of_time(pool: Pool, waiter: Waiter) -> None:
-    """Answer busy to a caller whose time to wait, or to wait for room, is over."""
+    """Refuse a caller as busy whose wait, or whose wait for memory, is over."""
     ticket = waiter.ticket
     model = pool.models.get(ticket.model)
     if model is None or ticket.number not in model.waiters:
@@ -185,11 +184,11 @@ def out_of_time(pool: Pool, waiter: Waiter) -> None:
     if ticket.deadline <= pool.now or (
         waiter.room_by <= pool.now and model.state is State.QUEUED and not model.room_made
     ):
-        _tell_busy(pool, model, waiter)
+        _refuse_busy(pool, model, waiter)
 
 
 def hopeless(pool: Pool) -> None:
-    """Answer busy to callers that will not get room in their time; to all while no leases are granted."""
+    """Refuse callers as busy that cannot get memory in time. While no leases are granted, refuse all."""
     if not pool.accepts:
         for model in [model for model in pool.models.values() if model.waiters]:
             answer_all(pool, model, busy(pool, model))
@@ -202,16 +201,16 @@ def hopeless(pool: Pool) -> None:
             at = model.due if state is State.QUEUED else model.leased_until
             for waiter in list(model.waiters.values()):
                 if at > waiter.ticket.deadline:
-                    _tell_busy(pool, model, waiter)
+                    _refuse_busy(pool, model, waiter)
 
 
-def _tell_busy(pool: Pool, model: Model, waiter: Waiter) -> None:
+def _refuse_busy(pool: Pool, model: Model, waiter: Waiter) -> None:
     answer = busy(pool, model)
     del model.waiters[waiter.ticket.number]
-    pool.tell(Answered(waiter.ticket, answer))
+    pool.report(Answered(waiter.ticket, answer))
     back_at = pool.now + answer.retry_after
     until = back_at + JITTER * answer.retry_after + LATE_SECONDS
-    is_asked_alone = waiter.room_by > waiter.ticket.asked  # else other replicas are asked: one of those has him wait
+    is_asked_alone = waiter.room_by > waiter.ticket.asked  # Else the proxy tries other replicas.
     if is_asked_alone:
         ahead.note(pool, model, waiter.ticket.asked)
     if waiter.ticket.asked > model.asked_until:
@@ -225,7 +224,7 @@ def _tell_busy(pool: Pool, model: Model, waiter: Waiter) -> None:
         if is_asked_alone:
             model.refused, model.refused_at = refused(pool, model) + 1, pool.now
             model.back_at = min(model.back_at, back_at) if model.back_at > pool.now else back_at
-            pool.told[model.name] = None
+            pool.returning[model.name] = None
         if model.room_made:
             model.room_kept_until = until
         elif not model.waiters:
@@ -233,7 +232,7 @@ def _tell_busy(pool: Pool, model: Model, waiter: Waiter) -> None:
 
 
 def never(pool: Pool, model: Model) -> wire.Refusal | None:
-    """Return the refusal of a model whose load cannot succeed, as it is; None if it can."""
+    """Return the refusal of a model whose load cannot succeed. None if it can."""
     if model.spec is None or not model.spec.problem:
         return _too_large(pool, model)
     if model.failures.not_before <= pool.now and not model.failures.quarantined:
@@ -244,25 +243,25 @@ def never(pool: Pool, model: Model) -> wire.Refusal | None:
 
 
 def _too_large(pool: Pool, model: Model) -> wire.TooLarge | None:
-    """Return the refusal of a model that can never have the room that it needs; None if it can."""
+    """Return the refusal of a model that can never fit. None if it can."""
     whole, limit = pool.whole(model), pool.limit(model)
     if whole <= limit:
         return None
     needs = f"{model.name} needs {whole} bytes ({pool.footprints.source(model.name)})"
-    why = f"{needs}, and there are never more than {limit} for it: the pool's capacity without what pinned models take"
+    why = f"{needs}, but the limit is {limit}: the pool's capacity minus its pinned models"
     return wire.TooLarge(needed_bytes=whole, capacity_bytes=limit, why=why)
 
 
 def busy(pool: Pool, model: Model) -> wire.Busy:
-    """Return when it is worth while to ask again, and remember that room is wanted."""
+    """Return a refusal with the time of the next attempt, and note that memory is wanted."""
     model.busy_at.append(pool.now)
     if pool.leaving:
-        return wire.Busy(retry_after=1.0, reason="leaving", why="this replica is about to leave")
+        return wire.Busy(retry_after=1.0, reason="leaving", why="this replica is shutting down")
     if pool.recycling:
         seconds = min(10.0, pool.settings.retry_most_seconds)
-        return wire.Busy(retry_after=seconds, reason="restarting", why="the server is to be restarted")
+        return wire.Busy(retry_after=seconds, reason="restarting", why="the server will be restarted")
     if not pool.ready:
-        return wire.Busy(retry_after=1.0, reason="server-away", why="the server is not there yet")
+        return wire.Busy(retry_after=1.0, reason="server-away", why="the server is not ready yet")
     seconds = retry_after(pool, model)
     if model.state is State.QUEUED and model.due > pool.now:
         pool.pressed_until = max(pool.pressed_until, pool.now + seconds + pool.settings.overdue_seconds)
@@ -282,12 +281,12 @@ def _reason(pool: Pool, model: Model) -> wire.BusyReason | None:
 
 
 def unless_spare(pool: Pool, model: Model) -> wire.Busy | None:
-    """Return the refusal of a model that is only to have what nobody else needs; None if it is loaded, or can be."""
+    """Return the refusal of a request for unused memory only. None if the model is loading, or fits."""
     before = (model, *pool.by_state[State.QUEUED].values())
     fits = sum(pool.needed(each) + pool.margin(each) for each in before) <= pool.free
     if model.state is State.LOADING or (model.state is State.COLD and fits):
         return None
-    return wire.Busy(retry_after=SPARE_SECONDS, reason="no-room", why=f"there is no room to spare for {model.name}")
+    return wire.Busy(retry_after=SPARE_SECONDS, reason="no-room", why=f"there is no unused memory for {model.name}")
 
 
 def failed(pool: Pool, model: Model) -> wire.Busy | wire.Quarantined:
@@ -303,13 +302,13 @@ def failed(pool: Pool, model: Model) -> wire.Busy | wire.Quarantined:
 
 
 def unknown(name: str) -> wire.Unknown:
-    """Return the refusal of a model that the pool does not have."""
+    """Return the refusal of an unknown model."""
     return wire.Unknown(why=f"this pool has no model {name}")
 
 
 def quarantined(model: Model) -> wire.Quarantined:
-    """Return the refusal of a model that is not tried any more."""
+    """Return the refusal of a quarantined model."""
     return wire.Quarantined(
-        why=f"{model.name} failed to load {model.failures.count} times, and is not loaded again until a new version of "
-        f"it exists or the policy restarts: {model.failures.why}"
+        why=f"{model.name} failed to load {model.failures.count} times. It is not loaded again until it changes or the "
+        f"eviction policy restarts: {model.failures.why}"
     )

@@ -1,6 +1,6 @@
-"""What the core is told, and what comes of a step: commands to carry out, and events to tell of, answers among them.
+"""The core's input, and the result of a step: commands to carry out, and events, among them the responses to callers.
 
-Footprints are bytes, times are seconds of the monotonic clock that `now` is of.
+Footprints are bytes. Times are seconds of the same monotonic clock as `now`.
 """
 
 from collections.abc import Mapping
@@ -14,41 +14,41 @@ from ..policies.policy import Policy
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """What is known of a model before it is loaded."""
+    """A model before it is loaded."""
 
     name: str
     footprint_bytes: int | None = None
     estimate_bytes: int | None = None
-    """Without its parts: measured at an earlier load, or estimated from its files; `estimate_from` says which."""
+    """Without its parts: measured at an earlier load, or estimated from its files (see `estimate_from`)."""
     estimate_from: Literal["measured", "estimated", "unknown"] = "unknown"
     idle_seconds: float | None = None
     pinned: bool = False
-    versions: tuple[int, ...] = ()  # The active ones, which a load loads; none: what the server would load by itself.
+    versions: tuple[int, ...] = ()  # The versions to load. Empty: the server chooses.
     parts: tuple[str, ...] = ()
-    """The composing models of an ensemble: loaded with it, accounted once, unloaded when nothing needs them."""
+    """The composing models of an ensemble: loaded with it, charged once, unloaded when no model needs them."""
     stamp: str = ""
-    """Fingerprint of its content and its parts': a new one ends a quarantine, and has a resident model unloaded."""
-    callable: bool = True  # Whether leases on it are granted; not on one that is only a part of others.
+    """Fingerprint of its content and its parts'. A new one ends a quarantine, and drains a resident model."""
+    callable: bool = True  # Whether leases are granted. False for a model that is only a part of others.
     problem: str = ""
-    """Why no load of it can succeed, as its files show: it counts as a load that failed, and no model goes for it."""
+    """Why no load can succeed, from its files. It counts as a failed load, and no model is evicted for it."""
     load_seconds: float | None = None
-    """How long a load took when it was last measured, if ever; the core's own measurement goes before it."""
+    """The last measured duration of a load, if any. The core's own measurement has precedence."""
 
 
 @dataclass(frozen=True)
 class PoolSettings:
-    """How a pool is run. docs/eviction.md explains the defaults."""
+    """The settings of a pool. INTERNALS.md explains the defaults."""
 
     capacity_bytes: int
     policy: Policy
     idle_seconds: float
     lease_seconds: float
     wait_seconds: float
-    measures: bool = True  # Whether memory is read: else room is free when the server says `unloaded`.
-    first_load_margin: float = 0.25  # Share of its size that a load of what was never measured is charged beside.
+    measures: bool = True  # Whether memory is read. If not, memory counts as free when the server reports `unloaded`.
+    first_load_margin: float = 0.25  # The share of its size that a first load is charged in addition.
     loads_at_once: int = 4
-    alone_seconds: float = 120.0  # How long a load that is to be measured keeps others from being loaded or unloaded.
-    tolerance_bytes: int = 64 << 20  # What a reading may be off by: memory that is back but for this is back.
+    alone_seconds: float = 120.0  # The longest time that a measured load blocks others.
+    tolerance_bytes: int = 64 << 20  # The error of a reading: freed memory may be this much short.
     freeing_seconds: float = 30.0
     leak_budget_bytes: int | None = None  # None: a tenth of the capacity.
     residency_factor: float = 1.0
@@ -60,41 +60,41 @@ class PoolSettings:
     overdue_seconds: float = 10.0
     unload_tries: int = 3
     default_load_seconds: float = 30.0
-    """Assumed duration of a load of which nothing is known: for `retry_after`."""
+    """The assumed duration of a load without any measurement, for `retry_after`."""
 
     @property
     def leak_budget(self) -> int:
-        """Bytes that may leak before the pod asks to be recycled."""
+        """The bytes that may leak before the server is restarted."""
         return self.capacity_bytes // 10 if self.leak_budget_bytes is None else self.leak_budget_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class ServerInventory:
-    """What a server has loaded at the start of the policy, or when it is back."""
+    """The models that the server has loaded at the start of the policy, or after a reconnection."""
 
-    resident: tuple[str, ...] = ()  # Models that are ready, parts of ensembles too.
-    loading: tuple[str, ...] = ()  # Models that are being loaded: watched, not ordered again.
+    resident: tuple[str, ...] = ()  # Ready models, including parts of ensembles.
+    loading: tuple[str, ...] = ()  # Models that are loading. They are watched, not ordered again.
     unloading: tuple[str, ...] = ()
     versions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Of resident ones, as far as they are known: a model with others than the settings say is drained and unloaded."""
-    same: bool = False  # Whether only the connection to the server broke: readings of before and after can be compared.
+    """The versions of resident models, if known. A model with other versions than in the settings drains."""
+    same: bool = False  # Whether only the connection broke. Then readings before and after are comparable.
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Load a model (an ensemble brings its parts); report `load_ended(number, …)` once, however long it takes."""
+    """Load a model and its parts. Report `load_ended(number, …)` once, however long it takes."""
 
     number: int
     model: str
-    versions: tuple[int, ...] = ()  # The versions to load; none: those that the model's own configuration chooses.
+    versions: tuple[int, ...] = ()  # Empty: the versions that the model's own configuration selects.
     alone: bool = False
-    """Nothing else is loaded or unloaded meanwhile, so that what memory grows by is its footprint: measure it."""
-    watch: bool = False  # The server is loading it already: do not order it, only watch until it has ended.
+    """No other model is loaded or unloaded meanwhile, so the growth of memory is the footprint: measure it."""
+    watch: bool = False  # The server is loading it already: only watch until it ends.
 
 
 @dataclass(frozen=True, slots=True)
 class Unload:
-    """Unload these, in this order and that of commands; report `unload_ended(number, …)` when none is loaded."""
+    """Unload these models in this order. Report `unload_ended(number, …)` when none of them is loaded."""
 
     number: int
     model: str
@@ -104,7 +104,7 @@ class Unload:
 
 @dataclass(frozen=True, slots=True)
 class Recycle:
-    """Restart the server: no lease lives any more. Report `server_lost` and then `recover`."""
+    """Restart the server: no lease is live any more. Report `server_lost` and then `recover`."""
 
     reason: str
 
@@ -112,13 +112,14 @@ class Recycle:
 Command = Load | Unload | Recycle
 
 EvictionReason = Literal["room", "pinned", "ahead", "changed", "removed", "overrun", "stranger", "vanished"]
-"""Why a model is unloaded: room for another one (that is pinned, or is called soon) · it changed, or
-was removed · more is charged than there is · the pool never had it · the server has it no longer."""
+"""Why a model is unloaded. `room`, `pinned`, `ahead`: memory for a model that is called, pinned, or expected.
+`changed`, `removed`: its files or the settings changed. `overrun`: the charges exceed the capacity. `stranger`: the
+pool never had it. `vanished`: the server dropped it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A ticket's answer: exactly one for each ticket that is not cancelled."""
+    """The response to a ticket: exactly one for each ticket that is not cancelled."""
 
     ticket: "Ticket"
     answer: lease.Granted | lease.Refusal
@@ -126,20 +127,20 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model is resident."""
+    """A load has succeeded."""
 
     model: str
     seconds: float
-    footprint_bytes: int  # What is charged for it now, its parts included.
-    measured: Mapping[str, int]  # Footprints that this load has shown, of the model and its parts: to be remembered.
+    footprint_bytes: int  # The charge for the model and its parts.
+    measured: Mapping[str, int]  # Measured footprints of the model and its parts.
     waiters: int
-    copied_seconds: float = 0.0  # Of its seconds, those in which files were copied near the server.
-    queued_seconds: float = 0.0  # Before them: those that the first caller who waits for it waited for room.
+    copied_seconds: float = 0.0  # The part of `seconds` in which files were copied to the cache.
+    queued_seconds: float = 0.0  # How long the first waiting caller had waited before the load.
 
 
 @dataclass(frozen=True, slots=True)
 class LoadFailed:
-    """A load failed; it is tried again after `retry_seconds` at the earliest, when the model is wanted."""
+    """A load failed. If the model is still wanted, it is retried after `retry_seconds` at the earliest."""
 
     model: str
     why: str
@@ -149,7 +150,7 @@ class LoadFailed:
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """A model is not loaded again until it changes, or the policy restarts."""
+    """A model is not loaded until it changes or the policy restarts."""
 
     model: str
     why: str
@@ -157,7 +158,7 @@ class Quarantined:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """A model is out of quarantine."""
+    """A model is no longer quarantined."""
 
     model: str
     why: str
@@ -165,7 +166,7 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True)
 class Evicted:
-    """The unload of a model begins; `wanted_by` names the model that its room is for, if there is one."""
+    """The unload of a model begins. `wanted_by` names the model that needs the memory, if any."""
 
     model: str
     reason: EvictionReason
@@ -176,7 +177,7 @@ class Evicted:
 
 @dataclass(frozen=True, slots=True)
 class UnloadFailed:
-    """An unload failed; it is ordered again."""
+    """An unload failed. It is ordered again."""
 
     model: str
     why: str
@@ -185,7 +186,7 @@ class UnloadFailed:
 
 @dataclass(frozen=True, slots=True)
 class Leaked:
-    """Memory that did not come back is charged as leaked; with negative bytes, and no model: it came back after all."""
+    """Memory that was not freed is charged as leaked. With negative bytes and no model, it was freed after all."""
 
     model: str
     bytes: int
@@ -194,7 +195,7 @@ class Leaked:
 
 @dataclass(frozen=True, slots=True)
 class Overrun:
-    """More is charged than the capacity, by so many bytes: a model is larger than thought, or the capacity shrank."""
+    """The charges exceed the capacity by `bytes`: a model is larger than expected, or the capacity was lowered."""
 
     bytes: int
     why: str
@@ -202,7 +203,7 @@ class Overrun:
 
 @dataclass(frozen=True, slots=True)
 class PolicyFailed:
-    """A policy raised an exception; the least recently used models are evicted instead."""
+    """A policy raised an exception. The least recently used models are evicted instead."""
 
     policy: str
     why: str
@@ -210,7 +211,7 @@ class PolicyFailed:
 
 @dataclass(frozen=True, slots=True)
 class Recycling:
-    """No new leases: the server is to be restarted once the last one has ended."""
+    """No new leases: the server will be restarted after the last lease."""
 
     why: str
 
@@ -223,7 +224,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """A caller that waits for a lease; an `Answered` follows by `deadline` at the latest, if `tick` is called then."""
+    """A caller that waits for a lease. An `Answered` follows by `deadline` at the latest, if `tick` is called then."""
 
     number: int
     model: str
@@ -234,7 +235,7 @@ class Ticket:
 
 @dataclass(slots=True)
 class Step:
-    """What comes of telling the core something, each list in order."""
+    """The commands and events of one step, each list in order."""
 
     commands: list[Command] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What begins next: which wanted models are loaded, and which resident ones are evicted for them."""
+"""The planner: which wanted models are loaded next, and which resident ones are evicted for them."""
 
 import math
 from functools import partial
@@ -10,11 +10,11 @@ from .messages import EvictionReason, Recycle
 from .pool import BARRED, LEAKED, LOOK_SECONDS, NO_ROOM, Model, Pool
 from .victims import VictimSelector
 
-_TURN = "it waits for its turn: others are being loaded or unloaded"
+_TURN = "it waits for its turn: other models are being loaded or unloaded"
 
 
 def turn(pool: Pool, model: Model, at: float) -> tuple[int, int, float, str]:
-    """Return what models that are queued at some time are loaded in the order of."""
+    """Return the sort key for the order in which queued models load at a time."""
     if pool.demanded(model):
         return 0, 0, model.queued_at, model.name
     if at >= overdue_at(pool, model):
@@ -23,12 +23,12 @@ def turn(pool: Pool, model: Model, at: float) -> tuple[int, int, float, str]:
 
 
 def overdue_at(pool: Pool, model: Model) -> float:
-    """Return when a model has waited for so long that it goes before those with more callers."""
+    """Return when a model has waited so long that it precedes models with more callers."""
     return model.queued_at + pool.settings.overdue_seconds
 
 
 def plan(pool: Pool) -> None:
-    """Go through what is wanted, in order: begin what can begin now, and compute when there may be more."""
+    """Process the wanted models in order: begin what can begin now, and compute when more may be possible."""
     pool.dirty = False
     pool.plan_at = math.inf
     expected = ahead.due(pool)
@@ -96,21 +96,20 @@ def _relieve(pool: Pool, victims: VictimSelector) -> None:
 
 
 class _QueuePass:
-    """One pass over the queue: room is given in its order; what was freed for a model is kept for it."""
+    """One pass over the queue. Memory is assigned in its order, and memory freed for a model is kept for it."""
 
     def __init__(self, pool: Pool, victims: VictimSelector) -> None:
         self._pool = pool
         self._victims = victims
         self._held = pool.now < transitions.held_until(pool)
-        self._ahead = 0  # Bytes set aside for models further in front.
-        self._passing = 0  # What of them is set aside for this pass only.
-        self._kept: dict[str, int] = {}  # Bytes that are kept for a model, wherever in the queue it is.
-        self._in_turn: set[str] = set()  # Models that have room, or will, and are loaded as soon as it is their turn.
-        self._quiet = False  # A model in front is to be loaded alone, and waits for calm.
-        self._barred = False  # A model in front has waited for long: those behind it take no room.
+        self._ahead = 0  # Bytes reserved for models further in front.
+        self._passing = 0  # The part of them that is reserved for this pass only.
+        self._kept: dict[str, int] = {}  # Bytes kept for a model, wherever it is in the queue.
+        self._in_turn: set[str] = set()  # Models that have memory, or will, and load at their turn.
+        self._quiet = False  # A model in front must load alone, and waits for a quiet moment.
+        self._barred = False  # A model in front is overdue: models behind it take no memory.
 
     def run(self) -> None:
-        """Go through all queued models."""
         pool = self._pool
         queue = sorted(pool.by_state[State.QUEUED].values(), key=partial(turn, pool, at=pool.now))
         if not queue:
@@ -127,8 +126,8 @@ class _QueuePass:
                 pool.plan_at = min(pool.plan_at, model.due)
 
     def _keep(self, queue: list[Model]) -> None:
-        """Keep room for pinned models, and those that others were evicted for: of the latter, where memory has leaked
-        since, for those whose turn it is first, or all would wait for each other's room."""
+        """Keep memory for pinned models and for models that others were evicted for. If memory has leaked since, the
+        first of the latter get it: otherwise all would wait for each other."""
         pool = self._pool
         protected = {
             piece
@@ -154,8 +153,8 @@ class _QueuePass:
                 self._in_turn.add(model.name)
 
     def _expect(self, model: Model) -> None:
-        """Leave to a model, whose turn it would be, the room that its callers were told to come back for, just before
-        they do: it may be there a moment early."""
+        """Reserve memory for a model whose callers are about to return, if it would be its turn. They may come a moment
+        early."""
         pool = self._pool
         pool.plan_at = min(pool.plan_at, model.back_at)
         needed, coming = pool.needed(model), self._coming(model)
@@ -163,24 +162,24 @@ class _QueuePass:
             self._passing += min(needed, max(0, coming))
 
     def _coming(self, model: Model) -> int:
-        """Return the bytes that a model may have, as soon as what is being freed is free."""
+        """Return the bytes that a model can have once the memory that is being freed is free."""
         kept = sum(self._kept.values()) - self._kept.get(model.name, 0)
         return self._pool.free + self._pool.ledger.pending - kept - self._passing
 
     def _next(self, model: Model) -> None:
-        """Begin the load of a model, make room for it, or say what it waits for."""
+        """Begin the load of a model, free memory for it, or note what it waits for."""
         pool = self._pool
         forced, needed, margin = pool.demanded(model), pool.needed(model), pool.margin(model)
         if not self._fits_at_all(model):
             return
         if (until := transitions.entangled(pool, model)) is not None:
-            model.due, model.why = until, "it, or a part of it, is still being loaded or unloaded for others"
+            model.due, model.why = until, "the model, or a part of it, is being loaded or unloaded for another model"
             return
         coming = self._coming(model)
         if model.failures.not_before > pool.now:
             room = self._victims.due(needed - coming, forced=forced, wanted=model.pieces) if needed > coming else 0.0
             model.due = max(model.failures.not_before, room)
-            model.why = f"its load failed, and is tried again later: {model.failures.why}"
+            model.why = f"its load failed and will be retried: {model.failures.why}"
             return
         barred = self._barred and not (forced or model.room_made)
         if needed + margin <= min(pool.free - self._ahead, coming) and not (barred and needed):
@@ -188,29 +187,29 @@ class _QueuePass:
         elif needed + margin <= coming and not barred:
             self._is_being_freed(model, needed)
         elif self._held:
-            model.why = "another model is being measured: nothing else is loaded or unloaded meanwhile"
+            model.why = "another model is being measured, so no other model is loaded or unloaded now"
         elif barred:
             model.why = BARRED
         elif len(pool.loads) + len(self._in_turn - {model.name}) >= pool.settings.loads_at_once:
-            model.why = _TURN  # what went for it now would be missed until then
+            model.why = _TURN  # An eviction now would only cost calls until the load begins.
         else:
             self._make_room(model, needed, margin, coming, forced=forced)
 
     def _fits_at_all(self, model: Model) -> bool:
-        """Tell whether it can ever be loaded; if only what has leaked is in the way, have the server restarted."""
+        """Return whether a model can ever be loaded. If only the leak prevents it, request a restart of the server."""
         pool = self._pool
         if model.spec and model.spec.problem:
             model.why, model.due = model.spec.problem, math.inf
             return False
         whole, limit = pool.whole(model), pool.limit(model)
         if whole > limit:
-            model.why = f"it needs {whole} bytes, and may have {limit}"
+            model.why = f"it needs {whole} bytes, but the limit is {limit}"
             model.due = math.inf
             return False
         if whole > limit - pool.memory.leaked:
             model.why = LEAKED
             if transitions.calm(pool):
-                pool.recycle(f'"{model.name}" does not fit beside the {pool.memory.leaked} bytes that have leaked')
+                pool.recycle(f'"{model.name}" does not fit, because {pool.memory.leaked} bytes have leaked')
             return False
         return True
 
@@ -232,7 +231,7 @@ class _QueuePass:
         pool, short = self._pool, needed - coming
         reason: EvictionReason = "pinned" if forced else "room"
         victims = self._chosen(model, short + margin, forced=forced)
-        if not victims and margin:  # it yields where all that could go for it is in use
+        if not victims and margin:  # The margin yields if all other models are in use.
             if short <= 0:
                 room = min(pool.free - self._ahead, coming)
                 if needed <= room:
@@ -244,17 +243,17 @@ class _QueuePass:
         if victims:
             for victim in victims:
                 transitions.evict(pool, victim, reason, model.name)
-            model.room_made, model.why = True, "room for it is being freed"
+            model.room_made, model.why = True, "memory for it is being freed"
             model.room_kept_until = pool.now + pool.settings.retry_most_seconds
             self._kept[model.name] = needed
             self._ahead += needed
             self._in_turn.add(model.name)
             return
         model.why = NO_ROOM
-        short -= sum(pool.ledger.margins.values())  # they end soon
+        short -= sum(pool.ledger.margins.values())  # Margins end soon.
         due = self._victims.due(short, forced=forced, wanted=model.pieces)
         if due == math.inf and (pool.loads or pool.by_state[State.UNLOADING] or pool.ledger.freeing):
-            due = pool.now  # what is being loaded may be evicted later; it is not known when
+            due = pool.now  # A loading model may be evicted later, at an unknown time.
         model.due = due
         pool.pressed_until = max(pool.pressed_until, min(due, pool.now + pool.settings.retry_most_seconds))
         patience = max((waiter.ticket.deadline for waiter in model.waiters.values()), default=-math.inf)
@@ -267,7 +266,7 @@ class _QueuePass:
         return self._victims.choose(needed, forced=forced, wanted=model.pieces)
 
     def _is_being_freed(self, model: Model, needed: int) -> None:
-        model.why = "room for it is being freed"
+        model.why = "memory for it is being freed"
         self._set_aside(model, needed)
 
     def _set_aside(self, model: Model, needed: int) -> None:

@@ -1,4 +1,4 @@
-"""Starts and changes: of the settings, of the policy itself, and of the server."""
+"""Starts of the policy and of the server, and changes of the settings."""
 
 from collections.abc import Iterable, Mapping
 
@@ -13,7 +13,7 @@ from .victims import VictimSelector
 
 
 def configure(pool: Pool, settings: PoolSettings, specs: Mapping[str, ModelSpec]) -> None:
-    """Take other settings over."""
+    """Use other settings."""
     specs = dict(specs)
     measured = pool.settings.measures
     pool.configure(settings, specs)
@@ -47,10 +47,10 @@ def configure(pool: Pool, settings: PoolSettings, specs: Mapping[str, ModelSpec]
 
 
 def allow(pool: Pool, model: Model, why: str) -> None:
-    """Forget a model's failures."""
+    """Clear a model's failures."""
     if model.failures.count:
         if model.failures.quarantined:
-            pool.tell(Allowed(model.name, why))
+            pool.report(Allowed(model.name, why))
         model.failures = Failures()
         if model.state is State.QUARANTINED:
             pool.move(model, "allowed")
@@ -58,16 +58,16 @@ def allow(pool: Pool, model: Model, why: str) -> None:
 
 
 def drain(pool: Pool, model: Model, reason: EvictionReason) -> None:
-    """Have a resident model unloaded once its last lease has ended."""
+    """Unload a resident model after its last lease."""
     model.drained_for = reason
     pool.move(model, "outdated")
 
 
 def recover(pool: Pool, found: ServerInventory) -> None:
-    """Begin with what the server has, and count every model that is loaded as leased for a full period."""
+    """Start with the server's models, and treat every loaded one as leased for a full period."""
     pool.ready, pool.dirty = True, True
     unloading = list(found.unloading)
-    if found.same:  # what has leaked, or was about to come back, is not free because a connection broke
+    if found.same:  # A broken connection frees neither leaked memory nor memory that was being freed.
         pool.memory = pool.before
         there = {*found.resident, *found.loading, *found.unloading}
         unloading += [piece for piece in pool.memory.taken if piece not in there]
@@ -87,7 +87,7 @@ def recover(pool: Pool, found: ServerInventory) -> None:
 
 
 def lost(pool: Pool) -> None:
-    """Forget all that the server had. A model that was being loaded may have brought it down."""
+    """Forget the server's models. A model that was loading may have crashed it."""
     loading = [model for model in pool.loads.values() if not model.operation.watched]
     was_ready, pool.ready, pool.recycling = pool.ready, False, ""
     pool.loads.clear()
@@ -103,7 +103,7 @@ def lost(pool: Pool) -> None:
         pool.move(model, "lost")
     for model in loading:
         if len(loading) == 1:
-            transitions.blame(pool, model, "the server ended while it was being loaded")
+            transitions.blame(pool, model, "the server ended while the model was loading")
         else:
             model.suspect = True
     for model in [model for model in pool.models.values() if model.state is State.COLD]:
@@ -113,7 +113,7 @@ def lost(pool: Pool) -> None:
 
 
 def fit(pool: Pool, model: Model, over: int) -> bool:
-    """Evict others, or else itself, for a model that is `over` bytes too large; tell whether it may stay."""
+    """Evict others for a model that is `over` bytes too large, or else itself. Return whether it stays."""
     victims = VictimSelector(pool)
     others = victims.choose(over, forced=pool.demanded(model), wanted=model.held)
     for other in others:
@@ -132,20 +132,20 @@ def _explicit(pool: Pool, names: Iterable[str]) -> list[str]:
 
 
 def _cold(pool: Pool, name: str) -> Model | None:
-    """Return a model that the server names, as a cold one; None if more is known of it already."""
+    """Return a model of the server as a cold one. None if it has another state already."""
     model = pool.models.get(name) or pool.add(name, None)
     if model.state is State.QUEUED:
         pool.move(model, "unwanted")
     elif model.state is State.QUARANTINED:
-        allow(pool, model, "the server has it all the same")
+        allow(pool, model, "the server has it loaded")
     return model if model.state is State.COLD else None
 
 
 def _find(pool: Pool, model: Model, pieces: tuple[str, ...], found: ServerInventory | None) -> None:
-    """Take over what the server has loaded; its lease, and its idle time, begin now."""
+    """Adopt a model that the server has loaded. Its lease and its idle time begin now."""
     new = pool.ledger.take(model.name, pieces, pool.footprints.of)
     model.held = pieces
-    # What a broken connection left behind is known better than what is charged for it.
+    # After a broken connection, earlier sizes are better than the charges.
     sizes = {piece: pool.ledger.charges[piece] for piece in new if piece not in pool.memory.taken}
     pool.memory.loaded(0, sizes, measured=False)
     model.identity = model.wanted_identity

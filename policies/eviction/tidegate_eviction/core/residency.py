@@ -1,4 +1,4 @@
-"""The core's interface: one method for everything that it can be told."""
+"""The core's interface: one method for every input."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -13,13 +13,14 @@ from .pool import NO_ROOM, Model, Pool, Waiter
 from .victims import VictimSelector
 
 _ROUNDS = 4
-"""A busy answer frees a place in the queue, and that may free another in turn; what is left waits for the next step."""
+"""A busy response frees a place in the queue, which may free another. The rest waits for the next step."""
 
 
 class Residency:
-    """Which models of a pool are resident at one replica, and which holders have leases on them.
+    """The resident models of one replica, and the leases on them.
 
-    An earlier `now` than one before counts as that one. Nothing is loaded or unloaded before `recover` was called once.
+    Time never goes back: an earlier `now` counts as the latest one. Nothing is loaded or unloaded before the first
+    `recover`.
     """
 
     def __init__(self, settings: PoolSettings, incarnation: str, now: float = 0.0) -> None:
@@ -30,7 +31,7 @@ class Residency:
         self._pool.configure(settings, {})
 
     def configure(self, settings: PoolSettings, specs: Mapping[str, ModelSpec], now: float) -> Step:
-        """Take all of these settings over; to be called before `recover`, too."""
+        """Use these settings. Also call it before `recover`."""
         pool = self._pool
         with self._stepping.at(now) as step:
             for model in pool.models.values():
@@ -38,22 +39,22 @@ class Residency:
                     leases.answer_all(pool, model, leases.unknown(model.name))
             reconciler.configure(pool, settings, specs)
             if pool.free < 0:
-                pool.tell(Overrun(-pool.free, "the settings changed"))
+                pool.report(Overrun(-pool.free, "the settings changed"))
         return step
 
     def recover(self, found: ServerInventory, now: float) -> Step:
-        """Begin, or go on, with what the server has: every resident model counts as leased for one full period."""
+        """Start or continue with the server's models. Every resident model counts as leased for one full period."""
         pool = self._pool
         with self._stepping.at(now) as step:
             reconciler.recover(pool, found)
             for model in list(pool.by_state[State.RESIDENT].values()):
                 leases.grant_all(pool, model, self.incarnation)
             if pool.free < 0:
-                pool.tell(Overrun(-pool.free, "the server has loaded more than there is room for"))
+                pool.report(Overrun(-pool.free, "the server has loaded more than the capacity"))
         return step
 
     def server_lost(self, now: float) -> Step:
-        """The server has ended: its models are cold, leases void, loads forgotten; callers wait on."""
+        """The server has ended: its models are cold, leases are void, and loads are forgotten. Callers keep waiting."""
         pool = self._pool
         with self._stepping.at(now) as step:
             self._losses += 1
@@ -63,7 +64,7 @@ class Residency:
         return step
 
     def leave(self, now: float) -> Step:
-        """SIGTERM: no new leases, nothing is loaded or unloaded; those that wait are busy; renewals go on."""
+        """SIGTERM: grant no new leases, load and unload nothing, refuse waiting callers as busy, and renew leases."""
         with self._stepping.at(now) as step:
             self._pool.leaving = self._pool.dirty = True
         return step
@@ -78,10 +79,9 @@ class Residency:
         *,
         spare: bool = False,
     ) -> tuple[Step, lease.Granted | lease.Refusal | Ticket]:
-        """Return a lease, a refusal, or a ticket: for that, one `Answered` follows in a later step.
+        """Return a lease, a refusal, or a ticket, whose `Answered` follows in a later step.
 
-        `room_seconds`: how long of the wait may go by before there is room; a load is waited for even then. `spare`:
-        only if that takes nothing from others.
+        `room_seconds` is the part of the wait in which memory must become free. `spare` requests unused memory only.
         """
         pool = self._pool
         with self._stepping.at(now) as step:
@@ -100,7 +100,7 @@ class Residency:
         return step, ticket if answer is None else answer
 
     def cancel(self, ticket: Ticket, now: float) -> Step:
-        """Forget a ticket whose caller has gone: no answer follows. A load that is under way goes on."""
+        """Forget a ticket whose caller has left. A load in progress continues."""
         with self._stepping.at(now) as step:
             model = self._pool.models.get(ticket.model)
             if model is not None and model.waiters.pop(ticket.number, None) is not None:
@@ -110,8 +110,8 @@ class Residency:
     def renew(
         self, holder: str, incarnation: str, uses: Mapping[str, lease.Use], now: float
     ) -> tuple[Step, lease.Renewed]:
-        """Renew a holder's leases, and learn how it uses its models; docs/eviction.md says which are lost. One that has
-        just ended is given anew where the model is still resident."""
+        """Renew a holder's leases, and note its uses. INTERNALS.md lists which leases are lost. An expired lease is
+        granted again if the model is still resident."""
         pool = self._pool
         with self._stepping.at(now) as step:
             lost = leases.renew(pool, holder, uses, void=incarnation != self.incarnation)
@@ -124,7 +124,7 @@ class Residency:
     def release(
         self, holder: str, incarnation: str, models: Iterable[str], now: float, serials: Mapping[str, int] | None = None
     ) -> Step:
-        """Give leases back before they end, but for those that were granted anew since the grants of these serials."""
+        """Release leases, except those granted again since the grants of these serials."""
         pool = self._pool
         with self._stepping.at(now) as step:
             if incarnation == self.incarnation:
@@ -140,9 +140,11 @@ class Residency:
         versions: tuple[int, ...] = (),
         copied_seconds: float = 0.0,
     ) -> Step:
-        """Report how a `Load` ended: with its error, or what memory grew by (which is used only if nothing else went on
-        meanwhile), the versions that are loaded, and how long files were copied before, which the next load finds. A
-        number that is not under way is ignored."""
+        """Report the end of a `Load`: its error, or the growth of memory and the loaded versions.
+
+        The growth is used only if nothing else ran meanwhile. `copied_seconds` is the time of copying, which the next
+        load saves. Unknown numbers are ignored.
+        """
         pool = self._pool
         with self._stepping.at(now) as step:
             model = pool.loads.pop(number, None)
@@ -154,7 +156,7 @@ class Residency:
                 return step
             transitions.loaded(pool, model, measured_bytes, versions, copied_seconds)
             if (over := pool.over()) > 0:
-                pool.tell(Overrun(over, f"{model.name} is larger than was thought"))
+                pool.report(Overrun(over, f"{model.name} is larger than expected"))
             if model.spec is None:
                 reconciler.drain(pool, model, "removed")
             elif model.identity != model.wanted_identity:
@@ -164,7 +166,7 @@ class Residency:
         return step
 
     def unload_ended(self, number: int, now: float, error: str | None = None) -> Step:
-        """Report that nothing is loaded any more of what an `Unload` named, or why it did not come to that."""
+        """Report that all models of an `Unload` are unloaded, or the error."""
         pool = self._pool
         with self._stepping.at(now) as step:
             model = pool.unloads.pop(number, None)
@@ -175,8 +177,8 @@ class Residency:
         return step
 
     def vanished(self, models: Iterable[str], now: float) -> Step:
-        """Report models that the server does not have loaded although no unload was ordered; left alone are those that
-        are not resident, or have parts that are being loaded or unloaded."""
+        """Report models that the server dropped without an order. Models that are not resident, or whose parts are
+        loading or unloading, are ignored."""
         pool = self._pool
         with self._stepping.at(now) as step:
             for name in models:
@@ -187,12 +189,12 @@ class Residency:
 
     @property
     def resident(self) -> frozenset[str]:
-        """The models on which a lease would be granted at once."""
+        """The models on which a lease would be granted immediately."""
         return frozenset(self._pool.by_state[State.RESIDENT])
 
     def memory(self, used_bytes: int, now: float) -> Step:
-        """Report the bytes that the server uses: every second while `reading_wanted`, else every ten or so, and once
-        after each load and unload."""
+        """Report the bytes in use: every second while `reading_wanted`, otherwise about every ten seconds, and after
+        each load and unload."""
         pool = self._pool
         with self._stepping.at(now) as step:
             if pool.settings.measures and pool.ready:
@@ -202,22 +204,22 @@ class Residency:
 
     @property
     def reading_wanted(self) -> bool:
-        """Whether room waits for a reading of memory."""
+        """Whether freed memory waits for a reading."""
         return bool(self._pool.ledger.freeing) and self._pool.settings.measures
 
     def tick(self, now: float) -> Step:
-        """Do what is due; to be called at `next_deadline`, and at any other time."""
+        """Process deadlines. Call it at `next_deadline`, or at any other time."""
         with self._stepping.at(now) as step:
             pass
         return step
 
     def next_deadline(self) -> float | None:
-        """Return when `tick` has something to do, if nothing else happens before; None: never. It may be early."""
+        """Return when to call `tick` next if nothing else happens, possibly too early. None: never."""
         at = self._pool.next_deadline()
         return None if at == math.inf else at
 
     def listing(self, now: float, pod: str = "") -> lease.Listing:
-        """Return every model, by name, and the room they take together, in a pod of this name."""
+        """Return every model by name, with their memory, for a pod of this name."""
         pool, ledger = self._pool, self._pool.ledger
         now = max(now, pool.now)
         loading = sum(
@@ -232,28 +234,28 @@ class Residency:
 
     @property
     def incarnation(self) -> str:
-        """Which start of the policy and its server this is: the word given, and a number once the server was lost."""
+        """Identifies one start of the policy with one start of its server."""
         return f"{self._start}.{self._losses}" if self._losses else self._start
 
     @property
     def load_seconds(self) -> dict[str, float]:
-        """How long the last load of each model took, here or before the start, where that is known."""
+        """The seconds of each model's last load, here or before the start, if known."""
         measured = ((name, self._pool.load_measured(model)) for name, model in self._pool.models.items())
         return {name: seconds for name, seconds in measured if seconds is not None}
 
     @property
     def leases(self) -> int:
-        """How many leases live, with those of unknown holders after a start."""
+        """The number of live leases, including those of unknown holders after a start."""
         return sum(len(model.leases) for model in self._pool.holding())
 
     def state(self, model: str) -> State:
-        """Return the state of a model; unknown of one that the pool never had."""
+        """Return the state of a model."""
         found = self._pool.models.get(model)
         return State.UNKNOWN if found is None else found.state
 
     @property
     def in_flight(self) -> int:
-        """How many requests are in flight, as of the last renewals: what a pod that ends waits for."""
+        """The number of requests in flight at the last renewals. A pod that ends waits for them."""
         return sum(held.in_flight for model in self._pool.holding() for held in model.leases.values())
 
     def _listed(self, model: Model, now: float) -> lease.Listed:
@@ -303,14 +305,14 @@ def _trouble(model: Model) -> str:
 
 
 class _Stepping:
-    """Takes steps: what is due first, then what was told; then it is planned as long as anything changes."""
+    """Takes steps: first deadlines, then the input, then planning until nothing changes."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._late: list[Waiter] = []
 
     def at(self, now: float) -> "_Stepping":
-        """Say when the next step is taken."""
+        """Set the time of the next step."""
         if now > self._pool.now:
             self._pool.now = now
         return self

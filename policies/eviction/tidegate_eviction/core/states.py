@@ -1,4 +1,4 @@
-"""What leads from one state of a model to another: written down here, once. `core` changes a state only along these."""
+"""The transitions between the states of a model. `core` changes a state only along these."""
 
 from typing import Final, Literal, NamedTuple
 
@@ -14,7 +14,7 @@ Cause = Literal[
 
 
 class Transition(NamedTuple):
-    """From one state to another, and why."""
+    """A change from one state to another, and its cause."""
 
     before: State
     cause: Cause
@@ -23,32 +23,36 @@ class Transition(NamedTuple):
 
 
 TRANSITIONS: Final = (
-    Transition(State.UNKNOWN, "added", State.COLD, "The settings name it, or the server has it at start."),
-    Transition(State.COLD, "removed", State.UNKNOWN, "The settings name it no longer."),
-    Transition(State.QUEUED, "removed", State.UNKNOWN, "The same; callers that wait are told that it is unknown."),
+    Transition(State.UNKNOWN, "added", State.COLD, "The settings list the model, or the server has it at start."),
+    Transition(State.COLD, "removed", State.UNKNOWN, "The settings no longer list the model."),
+    Transition(State.QUEUED, "removed", State.UNKNOWN, "The same. Waiting callers get `unknown`."),
     Transition(State.QUARANTINED, "removed", State.UNKNOWN, "The same."),
-    Transition(State.COLD, "wanted", State.QUEUED, "A caller asks for it, or it is pinned."),
-    Transition(State.QUEUED, "unwanted", State.COLD, "No caller waits any more, and no room was made for it."),
-    Transition(State.COLD, "found", State.RESIDENT, "The server has it at start, or when it is back."),
-    Transition(State.COLD, "begun", State.LOADING, "The server has it loading at start: that is watched."),
-    Transition(State.QUEUED, "begun", State.LOADING, "There is room, and it is its turn."),
-    Transition(State.LOADING, "loaded", State.RESIDENT, "It is loaded; all callers that wait get a lease."),
-    Transition(State.LOADING, "failed", State.UNLOADING, "The server failed to load it: what there is of it goes."),
-    Transition(State.RESIDENT, "evicted", State.UNLOADING, "Its room is needed, and it has no lease."),
-    Transition(State.RESIDENT, "outdated", State.DRAINING, "It changed, or the settings name it no longer."),
-    Transition(State.RESIDENT, "vanished", State.UNLOADING, "The server has it no longer: its leases are void."),
-    Transition(State.DRAINING, "kept", State.RESIDENT, "What is loaded is what the settings want, after all."),
+    Transition(State.COLD, "wanted", State.QUEUED, "A caller requests a lease, or the model is pinned."),
+    Transition(State.QUEUED, "unwanted", State.COLD, "No caller waits any more, and no memory was freed for it."),
+    Transition(State.COLD, "found", State.RESIDENT, "The server has the model loaded at start, or when it is back."),
+    Transition(State.COLD, "begun", State.LOADING, "The server is loading the model at start. The policy watches it."),
+    Transition(State.QUEUED, "begun", State.LOADING, "Memory is free, and it is the model's turn."),
+    Transition(State.LOADING, "loaded", State.RESIDENT, "The load has succeeded. All waiting callers get a lease."),
+    Transition(
+        State.LOADING, "failed", State.UNLOADING, "The load has failed. The policy unloads what the server has of it."
+    ),
+    Transition(State.RESIDENT, "evicted", State.UNLOADING, "Its memory is needed, and it has no lease."),
+    Transition(State.RESIDENT, "outdated", State.DRAINING, "The model changed, or the settings no longer list it."),
+    Transition(State.RESIDENT, "vanished", State.UNLOADING, "The server no longer has the model. Its leases are void."),
+    Transition(State.DRAINING, "kept", State.RESIDENT, "The settings want the loaded version again."),
     Transition(State.DRAINING, "drained", State.UNLOADING, "The last lease has ended."),
-    Transition(State.UNLOADING, "unloaded", State.FREEING, "The server says so, if need be after another try."),
-    Transition(State.FREEING, "freed", State.COLD, "Its memory is back, or what is not was charged as leaked."),
+    Transition(
+        State.UNLOADING, "unloaded", State.FREEING, "The server confirms the unload, after a retry if necessary."
+    ),
+    Transition(State.FREEING, "freed", State.COLD, "Its memory is free, or the missing part was charged as leaked."),
     Transition(State.COLD, "gave-up", State.QUARANTINED, "It failed to load too often."),
-    Transition(State.QUARANTINED, "allowed", State.COLD, "It changed, or the server has it after all."),
+    Transition(State.QUARANTINED, "allowed", State.COLD, "The model changed, or the server has it loaded after all."),
     *(
-        Transition(state, "lost", State.COLD, "The server ended: nothing is loaded, leases are void.")
+        Transition(state, "lost", State.COLD, "The server ended. Nothing is loaded, and leases are void.")
         for state in State
         if state in HOLDS_ROOM
     ),
 )
 
 AFTER: Final = {(step.before, step.cause): step.after for step in TRANSITIONS}
-"""Where a cause leads from a state; what is not here does not happen."""
+"""The next state, by state and cause. Other transitions do not happen."""

@@ -1,4 +1,4 @@
-"""Loads and unloads: one at a time of each model, counted until they have ended, and what becomes of them."""
+"""Loads and unloads: one at a time for each model, charged until they end, and their outcomes."""
 
 import math
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ _UNLOAD_BACKOFF = 5.0
 
 
 def alone(pool: Pool, model: Model) -> bool:
-    """Tell whether a model is loaded alone: its size is to be measured, or it may have brought the server down."""
+    """Return whether a model must load alone: it must be measured, or it may have crashed the server."""
     if pool.settings.measures:
         for piece in model.pieces:
             if piece not in pool.ledger.charges and not pool.footprints.known(piece):
@@ -24,18 +24,18 @@ def alone(pool: Pool, model: Model) -> bool:
 
 
 def calm(pool: Pool) -> bool:
-    """Tell whether nothing is loaded, unloaded or freed."""
+    """Return whether nothing is loaded, unloaded or freed."""
     return not (pool.loads or pool.unloads or pool.ledger.freeing or pool.by_state[State.UNLOADING])
 
 
 def held_until(pool: Pool) -> float:
-    """Return until when nothing may begin beside a load that is under way, if it does not end before."""
+    """Return until when a load that runs alone blocks others, if it does not end before."""
     begun = [model.operation.since for model in pool.loads.values() if model.operation.alone]
     return max(begun, default=-math.inf) + pool.settings.alone_seconds
 
 
 def entangled(pool: Pool, model: Model) -> float | None:
-    """Return until when, at least, pieces of a model are being loaded, unloaded or drained; None: they are not."""
+    """Return until when, at least, pieces of a model are loading, unloading or draining. None: they are not."""
     pieces = model.pieces
     if any(piece in pool.ledger.going for piece in pieces):
         return pool.now
@@ -48,7 +48,7 @@ def entangled(pool: Pool, model: Model) -> float | None:
 
 
 def load(pool: Pool, model: Model, *, margin: int = 0, watch: bool = False) -> None:
-    """Begin a load, charged so many bytes beside until it is measured; `watch`: one that is under way already."""
+    """Begin a load with a `margin` charged until it is measured. `watch`: the load is in progress already."""
     is_alone, clean = alone(pool, model) and not watch, calm(pool) and not watch
     _disturb(pool)
     new = pool.ledger.take(model.name, model.pieces, pool.footprints.of)
@@ -67,8 +67,8 @@ def load(pool: Pool, model: Model, *, margin: int = 0, watch: bool = False) -> N
 
 
 def loaded(pool: Pool, model: Model, measured: int | None, versions: tuple[int, ...], copied: float) -> None:
-    """Note that a load has succeeded; `measured` is the bytes by which memory grew, if that is known, and `copied` the
-    seconds that only this load took, since its files are near now."""
+    """Note a successful load: `measured` bytes of growth, if known, and `copied` seconds that the next load saves
+    because its files are cached."""
     operation, candidate = model.operation, model.candidate
     seconds = pool.now - operation.since
     learned: dict[str, int] = {}
@@ -92,11 +92,11 @@ def loaded(pool: Pool, model: Model, measured: int | None, versions: tuple[int, 
     pool.move(model, "loaded")
     pool.refresh(model)
     size = pool.ledger.size(model.held)
-    pool.tell(messages.Loaded(model.name, seconds, size, learned, len(model.waiters), copied, operation.queued))
+    pool.report(messages.Loaded(model.name, seconds, size, learned, len(model.waiters), copied, operation.queued))
 
 
 def failed(pool: Pool, model: Model, why: str) -> None:
-    """Note that a load has failed: what the server may have of it is unloaded, and its memory must come back."""
+    """Note a failed load. The server unloads what it has of the model, and its memory must become free."""
     operation = model.operation
     charges = {piece: pool.ledger.charges[piece] for piece in operation.pieces}
     pool.memory.loaded(operation.number, charges, measured=True)
@@ -105,7 +105,7 @@ def failed(pool: Pool, model: Model, why: str) -> None:
 
 
 def blame(pool: Pool, model: Model, why: str) -> None:
-    """Count a failed load: it is not tried again for a while, and after too many not at all."""
+    """Count a failed load. It is retried later, or not at all after too many."""
     settings, failures = pool.settings, model.failures
     if pool.now - failures.last > settings.failure_memory_seconds:
         failures.count = 0
@@ -113,43 +113,43 @@ def blame(pool: Pool, model: Model, why: str) -> None:
     failures.last, failures.why = pool.now, why
     backoff = settings.failure_backoff_seconds * 2.0 ** (failures.count - 1)
     failures.not_before = pool.now + backoff
-    pool.tell(messages.LoadFailed(model.name, why, failures.count, backoff))
+    pool.report(messages.LoadFailed(model.name, why, failures.count, backoff))
     if failures.count >= settings.failures_most:
         failures.quarantined = True
-        pool.tell(messages.Quarantined(model.name, why))
+        pool.report(messages.Quarantined(model.name, why))
 
 
 def evict(
     pool: Pool, model: Model, reason: messages.EvictionReason, wanted_by: str = "", cause: Cause = "evicted"
 ) -> None:
-    """Unload a model that has no lease: a resident one, unless the cause is that it has drained."""
+    """Unload a model without a lease: a resident one, or a draining one with the cause `drained`."""
     idle = max(0.0, pool.now - model.candidate.last_use)
-    pool.tell(messages.Evicted(model.name, reason, wanted_by, idle, pool.ledger.size(model.held)))
+    pool.report(messages.Evicted(model.name, reason, wanted_by, idle, pool.ledger.size(model.held)))
     unload(pool, model, cause)
 
 
 def vanished(pool: Pool, model: Model) -> None:
-    """Unload a resident model that the server has no longer: its leases are void, and what is left of it goes."""
+    """Unload a resident model that the server dropped. Its leases are void."""
     model.leases.clear()
     pool.memory.vanished()
     evict(pool, model, "vanished", cause="vanished")
 
 
 def unload(pool: Pool, model: Model, cause: Cause, *, watch: bool = False) -> None:
-    """Begin to unload what no other model needs of this one; `watch`: an unload that is under way already."""
+    """Begin to unload the pieces that no other model needs. `watch`: the unload is in progress already."""
     assert not model.leases, model.name
     gone = pool.ledger.leave(model.name, model.held)
     pool.move(model, cause)
     model.unload_failures = 0
     if gone:
         order_unload(pool, model, gone, watch=watch)
-    else:  # other models need all of it
+    else:  # Other models need all of it.
         model.operation = NO_OPERATION
         unloaded(pool, model)
 
 
 def order_unload(pool: Pool, model: Model, names: tuple[str, ...], *, watch: bool = False) -> None:
-    """Order an unload, the first time or again after it has failed."""
+    """Order an unload, for the first time or again."""
     _disturb(pool)
     number = next(pool.numbers)
     model.operation = Operation(number, pool.now, names, watched=watch)
@@ -159,7 +159,7 @@ def order_unload(pool: Pool, model: Model, names: tuple[str, ...], *, watch: boo
 
 
 def unloaded(pool: Pool, model: Model) -> None:
-    """Note that an unload has ended; from now on its memory is waited for."""
+    """Note the end of an unload. Its memory is not free yet."""
     pieces, ordered = model.operation.pieces, model.operation.since or pool.now
     model.operation, model.unload_failures = NO_OPERATION, 0
     expected, sure = pool.memory.unloaded(pieces)
@@ -171,22 +171,22 @@ def unloaded(pool: Pool, model: Model) -> None:
 
 
 def not_unloaded(pool: Pool, model: Model, why: str) -> None:
-    """Note that an unload has failed: it is ordered again, and after too many the server is restarted."""
+    """Note a failed unload. It is ordered again, and after too many the server is restarted."""
     model.unload_failures += 1
     model.unload_again = pool.now + _UNLOAD_BACKOFF
     model.why = why
     pool.dirty = True
-    pool.tell(messages.UnloadFailed(model.name, why, model.unload_failures))
+    pool.report(messages.UnloadFailed(model.name, why, model.unload_failures))
     if model.unload_failures >= pool.settings.unload_tries:
-        pool.recycle(f'the server did not unload "{model.name}", {model.unload_failures} times: {why}')
+        pool.recycle(f'the server failed {model.unload_failures} times to unload "{model.name}": {why}')
 
 
 def freed(pool: Pool, model: Model, leaked: int) -> None:
-    """Note that memory is not waited for any more: a model's room is free, but for the bytes that have leaked."""
+    """Note that a model's memory is free, except `leaked` bytes."""
     freeing = pool.ledger.freeing.pop(model.name)
     pool.unload_times.append(pool.now - freeing.ordered)
     if leaked:
-        pool.tell(messages.Leaked(model.name, leaked, pool.memory.leaked))
+        pool.report(messages.Leaked(model.name, leaked, pool.memory.leaked))
     pool.ledger.drop(freeing.pieces)
     model.held = ()
     pool.move(model, "freed")
@@ -194,7 +194,7 @@ def freed(pool: Pool, model: Model, leaked: int) -> None:
 
 
 def settle(pool: Pool, model: Model) -> None:
-    """Move a model that is cold again to where it belongs."""
+    """Move a cold model to its next state."""
     if model.spec is None:
         pool.move(model, "removed")
     elif model.failures.quarantined:
@@ -204,7 +204,7 @@ def settle(pool: Pool, model: Model) -> None:
 
 
 def queue(pool: Pool, model: Model) -> None:
-    """Queue a cold model for its load. A caller that was refused as busy and comes back in time has kept its place."""
+    """Queue a cold model. A caller that was refused as busy and returns on time keeps its place."""
     if pool.now > model.asked_until:
         model.asked_since = pool.now
     model.queued_at, model.room_made, model.due = model.asked_since, False, pool.now
@@ -212,7 +212,7 @@ def queue(pool: Pool, model: Model) -> None:
 
 
 def read(pool: Pool) -> None:
-    """Judge the last reading of memory: what is back, what has leaked."""
+    """Evaluate the last reading: what is free again, and what has leaked."""
     settings, ledger, memory = pool.settings, pool.ledger, pool.memory
     for name, lost in memory.back(list(ledger.freeing.values()), settings.tolerance_bytes, settings.freeing_seconds):
         freed(pool, pool.models[name], lost)
@@ -224,7 +224,7 @@ def read(pool: Pool) -> None:
         return
     leaked, learned = memory.quiet(settings.tolerance_bytes)
     if leaked:
-        pool.tell(messages.Leaked("", leaked, memory.leaked))
+        pool.report(messages.Leaked("", leaked, memory.leaked))
         pool.dirty = True
     for piece, size in learned.items():
         if size > ledger.charges[piece] + settings.tolerance_bytes:
@@ -232,13 +232,13 @@ def read(pool: Pool) -> None:
             pool.dirty = True
     _settle_margins(pool, ledger.margins.keys())
     if pool.free < 0 and (leaked > 0 or learned):
-        pool.tell(messages.Overrun(-pool.free, "a reading of memory shows more than was thought"))
+        pool.report(messages.Overrun(-pool.free, "a reading shows more memory in use than expected"))
     if memory.leaked > settings.leak_budget:
-        pool.recycle(f"{memory.leaked} bytes have leaked, and {settings.leak_budget} may")
+        pool.recycle(f"{memory.leaked} bytes have leaked, but the limit is {settings.leak_budget}")
 
 
 def _settle_margins(pool: Pool, models: Iterable[str]) -> None:
-    """End margins after a reading: what is charged for these models is what they take, now and in later loads."""
+    """End margins after a reading. The present charges of these models count as measured."""
     for name in tuple(models):
         for piece in filter(pool.footprints.known, pool.models[name].held):
             pool.footprints.learn(piece, pool.ledger.charges[piece])
@@ -247,7 +247,7 @@ def _settle_margins(pool: Pool, models: Iterable[str]) -> None:
 
 
 def _share(pool: Pool, pieces: tuple[str, ...], measured: int) -> dict[str, int]:
-    """Share what a load took among its pieces: those whose size is known have it, the others the rest."""
+    """Distribute the memory of a load over its pieces: known sizes first, the rest over the others."""
     footprints = pool.footprints
     unknown = [piece for piece in pieces if not footprints.known(piece)] or [pieces[0]]
     shares = {piece: footprints.of(piece) for piece in pieces if piece not in unknown}

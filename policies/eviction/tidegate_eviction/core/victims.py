@@ -1,4 +1,4 @@
-"""Which resident models are evicted, of those that may be: the policy chooses, the core sees that it is enough."""
+"""Selects the models to evict: the policy chooses, and the core ensures that they free enough."""
 
 import heapq
 import math
@@ -16,9 +16,10 @@ from .pool import Model, Pool
 
 
 class VictimSelector:
-    """Chooses, for all decisions of one moment, which resident models are evicted.
+    """Chooses the victims for all decisions of one moment.
 
-    `forced`: only leases protect them; `wanted`: the pieces of the model that the room is for, which free nothing.
+    With `forced` only leases protect models. `wanted` are the pieces of the model that needs the memory: they free
+    nothing.
     """
 
     def __init__(self, pool: Pool) -> None:
@@ -30,18 +31,18 @@ class VictimSelector:
     def choose(
         self, needed: int, *, forced: bool = False, wanted: Collection[str] = (), is_plan: bool = False
     ) -> list[Model]:
-        """Return the models whose eviction frees so many bytes; none, if all that may be evicted are not enough.
+        """Return models whose eviction frees `needed` bytes, or none if all evictable ones are not enough.
 
-        Where it `is_plan` nothing is evicted, and a policy of somebody else's is not asked: it may take long.
+        With `is_plan` nothing is evicted, and a custom policy is not called, because it may be slow.
         """
         candidates = self._candidates(self._models(forced)[0], wanted)
         if freed_by(candidates) < needed:
             return []
         is_foreign = self._pool.settings.policy.name not in BUILT_IN
-        chosen = set() if is_plan and is_foreign else self._ask(candidates, needed)
+        chosen = set() if is_plan and is_foreign else self._call_policy(candidates, needed)
         victims = [candidate for candidate in candidates if id(candidate) in chosen]
         freed = FreedBytes(victims)
-        if freed.total < needed:  # the policy is a foreign one
+        if freed.total < needed:  # A custom policy chose too few.
             for candidate in least_recently_used([each for each in candidates if id(each) not in chosen]):
                 victims.append(candidate)
                 freed.add(candidate)
@@ -50,9 +51,8 @@ class VictimSelector:
         return self._taken(victims)
 
     def choose_paying(self, needed: int, model: Model) -> list[Model]:
-        """Return the models whose eviction for another frees so many bytes, and costs their own callers least: of those
-        that may be evicted, or of all without a lease, if those cost less still, if it pays, or if a caller waits
-        who came back when due."""
+        """Return the models whose eviction for another costs their callers least: of the evictable ones, or of all
+        without a lease. The latter only if they cost less, and if it pays or a caller has returned on time."""
         pool, best, least = self._pool, list[Candidate](), math.inf
         ready, unleased = self._models(False)[0], self._models(True)[0]
         is_back = any(waiter.is_back for waiter in model.waiters.values())
@@ -63,28 +63,28 @@ class VictimSelector:
         return self._taken(best)
 
     def choose_ahead(self, needed: int, model: Model) -> list[Model]:
-        """Return models that may be evicted and free so many bytes, if that costs their callers less than a load of the
-        other one costs the one who calls it."""
+        """Return evictable models that free `needed` bytes, if that costs their callers less than a cold load of the
+        other model."""
         victims, lost = self._cheapest(self._models(False)[0], needed, model)
         saved = min(self._pool.load_estimate(model), self._pool.settings.wait_seconds)
         return self._taken(victims if lost < saved else [])
 
     def _cheapest(self, models: list[Model], needed: int, wanted: Model) -> tuple[list[Candidate], float]:
-        """Return which of these the policy chooses, and what their callers lose; nothing, at infinite loss, if all of
-        them are not enough."""
+        """Return the policy's choice of these models and the loss of their callers. No models at infinite loss if they
+        are not enough."""
         candidates = self._candidates(models, wanted.pieces)
         if freed_by(candidates) < needed:
             return [], math.inf
-        chosen = self._ask(candidates, needed)
+        chosen = self._call_policy(candidates, needed)
         victims = [candidate for candidate in candidates if id(candidate) in chosen]
         return victims, loss(self._pool, victims)
 
     def all(self) -> list[Model]:
-        """Return all models that may be evicted now."""
+        """Return all models that can be evicted now."""
         return self._taken(self._candidates(self._models(False)[0], ()))
 
     def due(self, needed: int, *, forced: bool = False, wanted: Collection[str] = ()) -> float:
-        """Return from when on so many bytes may be freed, as things stand; infinity if that is not known."""
+        """Return when `needed` bytes may be freed, as things stand. Infinity: unknown."""
         pool = self._pool
         ready, later = self._models(forced)
         freed = FreedBytes(self._candidates(ready, wanted))
@@ -107,17 +107,17 @@ class VictimSelector:
             self._expected = sorted((self._pool.likely_at(model), model.name) for model in later)
         return self._expected
 
-    def _ask(self, candidates: list[Candidate], needed: int) -> set[int]:
-        """Ask the policy, which may be a foreign one that fails; return the `id`s of those that it chose."""
+    def _call_policy(self, candidates: list[Candidate], needed: int) -> set[int]:
+        """Call the policy, and report its failure. Return the `id`s of its choice."""
         policy = self._pool.settings.policy
         try:
             return {id(each) for each in policy.choose(candidates, needed, self._pool.now)}
         except Exception as error:
-            self._pool.tell(PolicyFailed(policy.name, reason(error)))
+            self._pool.report(PolicyFailed(policy.name, reason(error)))
             return set()
 
     def _models(self, forced: bool) -> tuple[list[Model], list[Model]]:
-        """Return the models that may be evicted now, and those that may later, the next one first."""
+        """Return the models that can be evicted now, and those that can be later, the next one first."""
         if forced not in self._split:
             now, residents = self._pool.now, self._pool.by_state[State.RESIDENT].values()
             when = attrgetter("evictable_if_forced_at" if forced else "evictable_at")
@@ -131,7 +131,7 @@ class VictimSelector:
         return ready, later
 
     def _candidates(self, models: Iterable[Model], wanted: Collection[str]) -> list[Candidate]:
-        """Return how a policy sees these models, without those whose eviction frees nothing."""
+        """Return the policy's view of these models, without those whose eviction frees nothing."""
         ledger = self._pool.ledger
         special = ledger.tangled.union(wanted) if wanted else ledger.tangled
         if not special:
@@ -147,7 +147,8 @@ class VictimSelector:
         return found
 
     def _taken(self, victims: list[Candidate]) -> list[Model]:
-        """Return these models, no candidates any more; parts come first, so that one unload takes what both needed."""
+        """Return these models and exclude them from now on. Parts come first, so that one unload covers shared
+        pieces."""
         models = [self._pool.models[victim.name] for victim in victims]
         self._gone.update(model.name for model in models)
         return sorted(models, key=lambda model: len(model.held))

@@ -1,68 +1,67 @@
-"""What an eviction policy is: a pure function that chooses which of the models that may be evicted are."""
+"""The interface of eviction policies: a pure function that chooses among the models that can be evicted."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-MOST_REASON = 500  # Characters of what a policy's exception says that are told.
+MOST_REASON = 500  # The longest reported text of a policy's exception, in characters.
 
 
 @dataclass(slots=True)
 class SharedPart:
-    """A composing model that several models need; its room is free when the last of them is evicted."""
+    """A composing model that several models need. Its memory is free when the last of them is evicted."""
 
     name: str
     bytes: int
-    users: int  # How many models need it, those that may not go now included.
+    users: int  # Including models that cannot be evicted now.
 
 
 @dataclass(slots=True)
 class Candidate:
-    """A resident model that may be evicted now. Policies read it and change nothing."""
+    """A resident model that can be evicted now. Policies must not change it."""
 
     name: str
-    bytes: int  # What is free when it alone is evicted.
-    last_use: float  # When a request last came or ended, as far as is known; when it was loaded, if none did.
+    bytes: int  # The bytes that evicting only this model frees.
+    last_use: float  # The last known begin or end of a request, or the load if there was none.
     resident_since: float
-    load_seconds: float  # How long its load took.
+    load_seconds: float
     gap_seconds: float
-    """The mean time between its uses, recent ones counting more; 0 as long as it was used once. It is remembered
-    while the model is cold."""
+    """The mean time between its uses, with more weight on recent ones. 0 after a single use. It is kept while the model
+    is cold."""
     shared: tuple[SharedPart, ...] = ()
-    copied_seconds: float = 0.0  # How long its files were copied into the staging tier before its load.
+    copied_seconds: float = 0.0  # The time to copy its files to the staging tier before its load.
 
 
 Choose = Callable[[Sequence[Candidate], int, float], Iterable[Candidate]]
-"""(candidates, needed_bytes, now) → the victims, the first one first. It is called only when all candidates together
-free enough; should it choose too few all the same, the least recently used of the others are evicted too."""
+"""(candidates, needed_bytes, now) → the victims, the first one first. It is called only if all candidates together free
+enough. If it chooses too few, the least recently used of the others are added."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A function, its name, and what it does."""
+    """An eviction policy: a function, its name, and a description."""
 
     name: str
     sentence: str
     choose: Choose
-    breaks_even: bool = False  # Whether what callers lose shortens idle limits: `core.break_even` says how.
+    breaks_even: bool = False  # Whether the losses of callers shorten idle limits (`core.break_even`).
 
 
 class PolicyError(Exception):
-    """A policy gave no answer that can be used; says why, in one line."""
+    """A policy's result cannot be used. The text is one line."""
 
 
 def reason(error: BaseException) -> str:
-    """Return an exception of a policy's in one line; one of ours is its own sentence."""
+    """Return an exception of a policy in one line."""
     try:
-        said = str(error) if isinstance(error, PolicyError) else f"{type(error).__name__}: {error}"
-    except Exception:  # whatever a foreign class does when it is asked
-        said = type(error).__name__
-    return " ".join(said.split())[:MOST_REASON]
+        text = str(error) if isinstance(error, PolicyError) else f"{type(error).__name__}: {error}"
+    except Exception:  # A custom exception class may raise anything.
+        text = type(error).__name__
+    return " ".join(text.split())[:MOST_REASON]
 
 
 def guarded(policy: Policy) -> Policy:
-    """Return the policy of somebody else so that it can raise but `PolicyError`, and spoil nothing: it is given copies,
-    and what it answers must be of them."""
+    """Wrap a custom policy so that it raises only `PolicyError`. It gets copies, and must choose among them."""
 
     def choose(candidates: Sequence[Candidate], needed_bytes: int, now: float) -> list[Candidate]:
         given = [replace(each, shared=tuple(map(replace, each.shared))) for each in candidates]
@@ -74,16 +73,16 @@ def guarded(policy: Policy) -> Policy:
         except BaseException as error:
             raise PolicyError(reason(error)) from error
         if len(chosen) > len(given):
-            raise PolicyError(f"it chose more models than the {len(given)} that may go")
+            raise PolicyError(f"it chose more models than its {len(given)} candidates")
         if not all(id(each) in own for each in chosen):
-            raise PolicyError("it chose what is none of the models that may go")
+            raise PolicyError("it chose something that is not one of its candidates")
         return [own[id(each)] for each in chosen]
 
     return replace(policy, choose=choose)
 
 
 class FreedBytes:
-    """Adds up what the eviction of models frees, one after the other."""
+    """Sums up the bytes that evicting models frees, one after the other."""
 
     def __init__(self, candidates: Iterable[Candidate] = ()) -> None:
         self.total = 0
@@ -92,7 +91,7 @@ class FreedBytes:
             self.add(candidate)
 
     def add(self, candidate: Candidate) -> None:
-        """Add a candidate's bytes, and those of the parts that it is the last to use."""
+        """Add a candidate's bytes, and those of shared parts that it is the last to use."""
         self.total += candidate.bytes
         for part in candidate.shared:
             users = self._left[part.name] = self._left.get(part.name, part.users) - 1
@@ -101,8 +100,8 @@ class FreedBytes:
 
 
 def take(ordered: Iterable[Candidate], needed_bytes: int) -> list[Candidate]:
-    """Return the first of these that together free so many bytes, or all; those that are not needed after all, because
-    a larger one came later, are spared."""
+    """Return the first of these that together free `needed_bytes`, or all. Models that a larger, later one makes
+    unnecessary are left out."""
     taken: list[Candidate] = []
     freed = FreedBytes()
     for candidate in ordered:
@@ -114,13 +113,13 @@ def take(ordered: Iterable[Candidate], needed_bytes: int) -> list[Candidate]:
 
 
 def freed_by(victims: Sequence[Candidate]) -> int:
-    """Return how many bytes are free when all of these were evicted."""
+    """Return the bytes that evicting all of these frees."""
     shared = FreedBytes(victim for victim in victims if victim.shared)
     return shared.total + sum([victim.bytes for victim in victims if not victim.shared])
 
 
 def _without_spare(taken: list[Candidate], spare: int, needed_bytes: int) -> list[Candidate]:
-    """Leave out victims without which enough is free. The very last one was needed, or it would not be there."""
+    """Leave out victims that are not needed. The last one always is, because it was added for the missing bytes."""
     if spare < 0:
         return taken
     shares = any(victim.shared for victim in taken)

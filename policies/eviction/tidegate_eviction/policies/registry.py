@@ -1,8 +1,8 @@
-"""The policies there are: those built in, and those that installed packages bring.
+"""The registry of policies: built-in ones, and those of installed packages.
 
-`cost-aware` evicts first what is worth least: load seconds / bytes / max(mean time between uses, time since its last
-use). This is what its eviction is expected to cost in seconds of loading, per byte of room and second of time. It ages
-by itself: what is used no more falls behind. docs/eviction.md names its kin.
+`cost-aware` evicts first the model with the least load seconds / bytes / max(mean time between uses, time since its
+last use). This is the expected cost of its eviction, in seconds of loading per byte and second. It ages without upkeep:
+a model that is no longer used falls behind. docs/eviction.md names its sources.
 """
 
 import heapq
@@ -13,17 +13,17 @@ from typing import Final
 from .policy import Candidate, Policy, guarded, reason, take
 
 GROUP: Final = "tidegate_eviction.policies"
-"""Entry points of this group are `Policy` objects; the entry's name is the policy's."""
-_LEAST_SECONDS = 1e-9  # Taken for shorter times since a use, which would divide by zero.
+"""The group of entry points whose values are `Policy` objects. The entry's name is the policy's name."""
+_LEAST_SECONDS = 1e-9  # Avoids a division by zero.
 
 
 def least_recently_used(candidates: Sequence[Candidate]) -> Iterator[Candidate]:
-    """Yield candidates, the longest unused first."""
+    """Yield candidates, the least recently used first."""
     return _ascending([(candidate.last_use, candidate.name, candidate) for candidate in candidates])
 
 
 def worth(candidate: Candidate, now: float) -> float:
-    """Return what a model is worth: expected seconds of loading per byte and second."""
+    """Return a model's worth in expected seconds of loading per byte and second."""
     size = candidate.bytes
     for part in candidate.shared:
         size += part.bytes // part.users
@@ -34,7 +34,7 @@ def worth(candidate: Candidate, now: float) -> float:
 
 
 def _ascending(heap: list[tuple[float, str, Candidate]]) -> Iterator[Candidate]:
-    """Yield by number, then name, which is one candidate's. The first takes linear time, the others logarithmic."""
+    """Yield by number, then name. The first takes linear time, the others logarithmic time."""
     heapq.heapify(heap)
     while heap:
         yield heapq.heappop(heap)[2]
@@ -54,20 +54,20 @@ BUILT_IN: Final[Mapping[str, Policy]] = {
     for policy in (
         Policy(
             "break-even",
-            "As cost-aware, of those idle for four times what their load took, or for their idle limit; any without a "
-            "lease, as soon as the callers of who needs the room have lost twice what that costs. What timers call is "
-            "loaded just before, where that costs others less.",
+            "Like cost-aware, after an idle time of four loads, or earlier if that saves callers time. Loads models "
+            "shortly before timers call them.",
             _choose_cheapest,
             breaks_even=True,
         ),
         Policy(
             "lru-idle",
-            "The least recently used go first, of those that have been idle for their idle limit.",
+            "The least recently used of those that have been idle for their idle limit.",
             _choose_lru,
         ),
         Policy(
             "cost-aware",
-            "Those go first that are cheap to load again, large and seldom used, of those idle for their idle limit.",
+            "The cheapest to load again, the largest and the least used, of those that have been idle for their idle "
+            "limit.",
             _choose_cheapest,
         ),
     )
@@ -75,25 +75,25 @@ BUILT_IN: Final[Mapping[str, Policy]] = {
 
 
 def find(name: str) -> Policy:
-    """Return a policy by its name; ValueError, in one sentence, if there is none or it cannot be used."""
+    """Return a policy by its name. Raises ValueError with one sentence if it does not exist or cannot be used."""
     entries = list(metadata.entry_points(group=GROUP, name=name))
     if name in BUILT_IN:
         if entries:
             other = ", ".join(each.value for each in entries)
-            raise ValueError(f'policy "{name}" is built in: {other} needs another name')
+            raise ValueError(f'policy "{name}" is built in. Rename the entry point {other}')
         return BUILT_IN[name]
     if not entries:
         raise ValueError(
-            f'there is no policy "{name}": built in are {", ".join(BUILT_IN)}; others come as entry points of the '
-            f"group {GROUP}, from packages installed beside the policy"
+            f'there is no policy "{name}". The built-in policies are {", ".join(BUILT_IN)}. For another one, install a '
+            f"package with an entry point in the group {GROUP}"
         )
     if len(entries) > 1:
-        raise ValueError(f'there are {len(entries)} policies "{name}": uninstall all packages but one that bring it')
+        raise ValueError(f'{len(entries)} packages have a policy "{name}". Uninstall all of them except one')
     (entry,) = entries
     try:
         found = entry.load()
-    except (Exception, SystemExit) as error:  # whatever a foreign module raises when it is imported
+    except (Exception, SystemExit) as error:  # An import can raise anything.
         raise ValueError(f'policy "{name}" cannot be imported from {entry.value}: {reason(error)}') from error
     if not isinstance(found, Policy) or found.name != name:
-        raise ValueError(f'policy "{name}": {entry.value} is no Policy with this name')
+        raise ValueError(f'policy "{name}": {entry.value} is not a Policy with this name')
     return guarded(found)

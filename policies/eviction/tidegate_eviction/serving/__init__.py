@@ -1,1 +1,1 @@
-"""What the policy shows: leases to proxies; probes and metrics; its settings and what it learned."""
+"""The policy's interfaces: leases for proxies, probes and metrics, settings, and measurements."""

@@ -14,33 +14,32 @@ from . import metrics
 from .metrics import Snapshot
 
 STALLED_SECONDS = 20.0
-"""After so many seconds without a beat the policy's own thread hangs, and the process is to be restarted."""
+"""After this time without a beat, the policy's main thread hangs, and the liveness probe fails."""
 SNAPSHOT_SECONDS = 5.0
 
 
 class Heartbeat:
-    """Shows that the policy's own thread, which beats every second, runs."""
+    """Shows that the policy's main thread runs. The thread beats every second."""
 
     def __init__(self) -> None:
         self._last = monotonic()
 
     def beat(self) -> None:
-        """Note that the policy's thread runs now."""
         self._last = monotonic()
 
     def why_stalled(self) -> str:
-        """Return why the process is not alive, or nothing."""
+        """Return why the process is not alive, or an empty text."""
         seconds = monotonic() - self._last
         return f"the policy has done nothing for {seconds:.0f} s" if seconds > STALLED_SECONDS else ""
 
 
 def make_admin(snapshot: Callable[[], "Future[Snapshot]"], stalled: Callable[[], str]) -> FastAPI:
-    """Return the application; `stalled` says why the policy's own thread, which takes snapshots, hangs, or nothing."""
+    """Return the application. `stalled` returns why the main thread, which takes snapshots, hangs, or an empty text."""
     app = FastAPI(title="Tidegate eviction policy: probes, metrics", openapi_url=None)
 
     @app.get(eviction_process.STARTED_PATH)
     async def started() -> Response:
-        return PlainTextResponse("started\n")  # the control secret was there before this port
+        return PlainTextResponse("started\n")  # The control secret is written before this port opens.
 
     @app.get(eviction_process.LIVE_PATH)
     async def live() -> Response:

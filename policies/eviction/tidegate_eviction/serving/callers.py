@@ -22,16 +22,16 @@ from tidegate_service.tokens import ALGORITHMS, MOST_TOKEN_BYTES, TokenError, re
 from .files import KeptFile
 
 REFRESH_SECONDS = 300.0
-PAUSE_SECONDS = 10.0  # Seconds between two readings at least, however many unknown keys tokens name.
+PAUSE_SECONDS = 10.0  # The least pause between two reads, however many unknown keys tokens name.
 ANSWER_SECONDS = 5.0
-MOST_REMEMBERED = 1024  # Tokens that are not verified again before they end.
+MOST_REMEMBERED = 1024  # Verified tokens, which are not verified again before they expire.
 _KEPT = "keys.json"
 _MOST_BYTES = 512 * 1024
 log = logging.getLogger(__name__)
 
 
 class NotLetInError(Exception):
-    """Says why a message is refused, and with which status."""
+    """A message is refused, with a reason and a status."""
 
     def __init__(self, why: str, status: int = 401) -> None:
         super().__init__(why)
@@ -39,13 +39,13 @@ class NotLetInError(Exception):
 
 
 def check_holder(pod: str | None, holder: str) -> None:
-    """Raise NotLetInError for a holder of another pod than this one; None: the pod is not known."""
+    """Raise NotLetInError if the holder belongs to another pod. None: the pod is unknown."""
     if pod is not None and not lease.is_holder_of(pod, holder):
-        raise NotLetInError(f"The holder {holder} is not of the pod that the token names.", 403)
+        raise NotLetInError(f"The holder {holder} does not belong to the pod in the token.", 403)
 
 
 class ClusterKeys:
-    """The keys that the cluster signs tokens with; `folder` is that of `eviction_process.CLUSTER`."""
+    """The keys with which the cluster signs tokens. `folder` is the directory of `eviction_process.CLUSTER`."""
 
     def __init__(self, folder: Path, state: Path, wall: Callable[[], float] = time.time) -> None:
         self._folder = folder
@@ -53,54 +53,56 @@ class ClusterKeys:
         self.wall = wall
         self._by_name: dict[tuple[str | None, str], jwt.PyJWK] = {}
         self._document: Any = None
-        self._as_of = 0.0  # When they were last read.
+        self._as_of = 0.0  # The time of the last read.
         self._failure = "they were not read yet"
-        self._next = 0.0  # Monotonic time before which they are not read again.
+        self._next = 0.0  # They are not read before this monotonic time.
         self._reading: asyncio.Task[None] | None = None
         self._first: asyncio.Task[None] | None = None
         self.changed: Callable[[], None] = lambda: None
 
     @property
     def known(self) -> bool:
-        """Whether any were read, now or before a restart."""
+        """Whether any keys were read, now or before a restart."""
         return bool(self._by_name)
 
     @property
     def ended(self) -> float:
-        """The time by which tokens have ended: while the API server is away no token is renewed, so it stands still."""
+        """The time for the expiry of tokens. It stands still while the API server is down, because no token is renewed
+        then."""
         return self._as_of if self._failure else self.wall()
 
     def start(self) -> None:
-        """Take the keys of before a restart, and begin to read those of now: the server's start waits for neither."""
+        """Load the keys of before a restart, and begin to read the present ones. The server's start waits for
+        neither."""
         try:
             kept = json.loads(self._kept.path.read_bytes())
             self._use(kept["keys"], min(float(kept["asOf"]), self.wall()))
         except FileNotFoundError:
             pass
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, TokenError) as error:
-            log.warning("%s is of no use: %s", self._kept.path, error)
+            log.warning("%s cannot be used: %s", self._kept.path, error)
         self._reading = self._first = asyncio.create_task(self._refresh())
 
     async def tried(self) -> None:
-        """Wait until keys are known, or the first reading has found none."""
+        """Wait until keys are known, or the first read has failed."""
         if not self.known and self._first is not None:
             await asyncio.wait({self._first})
 
     async def follow(self) -> None:
-        """Read the keys again and again, for ever."""
+        """Read the keys periodically."""
         while True:
             await asyncio.sleep(PAUSE_SECONDS if self._failure else REFRESH_SECONDS)
             await self.refresh()
 
     async def find(self, token: str) -> jwt.PyJWK:
-        """Return the key that a token names; raises TokenError. Unknown ones are looked up, now and then."""
+        """Return the key that a token names. Reads unknown keys from time to time. Raises TokenError."""
         try:
             header = jwt.get_unverified_header(token)
         except (jwt.PyJWTError, ValueError, RecursionError):
-            raise TokenError("The credential is no token.") from None
+            raise TokenError("The credential is not a token.") from None
         name = header.get("kid"), str(header.get("alg"))
         if name[1] not in ALGORITHMS or not isinstance(name[0], str):
-            raise TokenError("The token names no key of the cluster.")
+            raise TokenError("The token's header names no key of the cluster.")
         if name not in self._by_name and time.monotonic() >= self._next:
             await self.refresh()
         if name not in self._by_name:
@@ -108,7 +110,7 @@ class ClusterKeys:
         return self._by_name[name]
 
     async def refresh(self) -> None:
-        """Read the keys, or wait for the reading that is under way; the last ones stay after a failure."""
+        """Read the keys, or wait for a read in progress. After a failure the last keys stay."""
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._refresh())
         await asyncio.shield(self._reading)
@@ -120,11 +122,11 @@ class ClusterKeys:
             self._use(document, at)
         except (OSError, ValueError, RecursionError, AttributeError, http.client.HTTPException, TokenError) as error:
             if not self._failure or not self.known:
-                log.warning("the cluster's keys cannot be read: %s", error)
+                log.warning("cannot read the cluster's keys: %s", error)
             self._failure = str(error) or type(error).__name__
         else:
             if self._failure:
-                log.info("the cluster's keys are read")
+                log.info("the cluster's keys were read")
             self._failure = ""
             kept = json.dumps({"asOf": at, "keys": document}).encode()
             await asyncio.to_thread(self._kept.write, kept)
@@ -154,15 +156,15 @@ class ClusterKeys:
         finally:
             asking.close()
         if answer.status != 200:
-            raise OSError(f"the API server answers {answer.status} to GET {eviction_process.KEYS_PATH}")
+            raise OSError(f"the API server returned {answer.status} for GET {eviction_process.KEYS_PATH}")
         return body
 
 
 class Callers:
-    """Tells who sends a message."""
+    """Identifies the senders of messages."""
 
     def __init__(self, cluster: Path, state: Path) -> None:
-        """Raises OSError where the pod lacks its volumes."""
+        """Raises OSError if the pod lacks its volumes."""
         namespace = (cluster / "namespace").read_text("utf-8").strip()
         self.keys = ClusterKeys(cluster, state)
         self.keys.changed = lambda: self._remembered.clear()
@@ -171,15 +173,15 @@ class Callers:
         self._is_strict = bool(os.environ.get(eviction_process.KEYS_REQUIRED))
 
     async def follow(self) -> None:
-        """Read the cluster's keys again and again, for ever."""
+        """Read the cluster's keys periodically."""
         await self.keys.tried()
         if not self.keys.known:
-            until = "no lease is served" if self._is_strict else "only the network policies protect the lease port"
+            until = "no lease is granted" if self._is_strict else "only the network policies protect the lease port"
             log.warning("until the cluster's keys are read, %s", until)
         await self.keys.follow()
 
     async def identify(self, authorization: str | None) -> str | None:
-        """Return the pod that sends an `Authorization` header; None: that is not known yet. Raises NotLetInError."""
+        """Return the pod that sent an `Authorization` header. None: it cannot be verified yet. Raises NotLetInError."""
         scheme, _, token = (authorization or "").partition(" ")
         token = token.strip()
         is_bearer = scheme.lower() == "bearer" and token.isascii() and len(token) <= MOST_TOKEN_BYTES
@@ -206,7 +208,7 @@ class Callers:
         key = await keys.find(token)
         claims = verified_claims(token, key, (lease.AUDIENCE,), keys.wall(), ended=keys.ended)
         if claims["sub"] != self._subject:
-            raise TokenError(f"The token is not of {self._subject}.")
+            raise TokenError(f"The token's subject is not {self._subject}.")
         kubernetes = claims.get("kubernetes.io")
         pod = kubernetes.get("pod") if isinstance(kubernetes, dict) else None
         name = pod.get("name") if isinstance(pod, dict) else None

@@ -1,4 +1,4 @@
-"""What is known of each model before it is loaded: from the settings, the repository, and earlier loads."""
+"""The catalog of models before they are loaded: from the settings, the repository, and earlier loads."""
 
 import hashlib
 import logging
@@ -17,19 +17,19 @@ log = logging.getLogger(__name__)
 
 
 class Catalog:
-    """The models of a pool: what the settings say of them, and what their files do."""
+    """The models of a pool, from the settings and their files."""
 
     def __init__(self, settings: EvictionSettings) -> None:
         self.repository = TritonRepository(settings.repository)
         self._managed = {model.name: model for model in settings.models}
 
     def look(self, before: Mapping[str, ModelFiles]) -> dict[str, ModelFiles]:
-        """Return what the repository holds, what cannot be read for now as it was before; blocks while it reads."""
+        """Return the models in the repository. Unreadable ones stay as they were before. Blocks."""
         try:
             self.repository.check()
         except OSError as error:
             log.error("the repository %s cannot be read: %s", self.repository.root, error.strerror)
-            # A bucket may be out of this process's reach at its start, and within the server's.
+            # A bucket can be unreachable for this process at its start, but reachable for the server.
             return dict(before) or ({name: ModelFiles() for name in self._managed} if self.repository.is_bucket else {})
         found: dict[str, ModelFiles] = {}
         left = list(self._managed)
@@ -42,18 +42,18 @@ class Catalog:
         return found
 
     def has_changed(self, model: str, seen: Mapping[str, ModelFiles]) -> bool:
-        """Tell whether a model of the pool has changed since it was seen; blocks while it reads."""
+        """Return whether a model of the pool has changed since it was seen. Blocks."""
         if model not in self._managed:
             return False
         before = seen.get(model)
         return self._look(model, before) != before
 
     def contents(self, model: str) -> Contents | None:
-        """Return what a load of a model reads now; blocks, raises RepositoryError and OSError."""
+        """Return the files that a load of a model reads now. Blocks, raises RepositoryError and OSError."""
         return self.repository.contents(model, self._versions(model))
 
     def specs(self, seen: Mapping[str, ModelFiles], footprints: Footprints) -> dict[str, ModelSpec]:
-        """Return what the core is told of every model that the repository has."""
+        """Return the core's description of every model in the repository."""
         return {name: self._spec(name, files, footprints) for name, files in seen.items()}
 
     def _versions(self, name: str) -> tuple[int, ...]:
@@ -73,14 +73,14 @@ class Catalog:
     def _spec(self, name: str, seen: ModelFiles, footprints: Footprints) -> ModelSpec:
         managed = self._managed.get(name) or ManagedModel(name=name)
         known = footprints.models.get(name) or Measurements(stamp="")
-        # Versions that are not there yet change the content when they come.
+        # Versions that are missing change the content when they appear.
         versions = tuple(each for each in managed.versions if each in seen.versions) or managed.versions
         spec = ModelSpec(
             name, managed.footprint_bytes, idle_seconds=managed.idle_seconds, pinned=managed.pinned, versions=versions,
             callable=name in self._managed, load_seconds=known.load_seconds or None, stamp=seen.stamp,
             parts=seen.parts, problem=plain(seen.problem),
         )  # fmt: skip
-        if known.bytes:  # of another content, they are a guess
+        if known.bytes:  # The measurements of another content are an estimate.
             is_same = known.stamp == spec.stamp
             return replace(spec, estimate_bytes=max(known.bytes), estimate_from="measured" if is_same else "estimated")
         if seen.estimate_bytes is None:

@@ -1,4 +1,4 @@
-"""Files that other processes read at any time: each is replaced as a whole. One is the control secret."""
+"""Files that other processes read at any time: each is replaced atomically. One is the control secret."""
 
 import logging
 import os
@@ -7,18 +7,17 @@ import secrets
 from pathlib import Path
 
 SECRET_MODE = 0o640
-"""The server's container reads the secret, too; the pod's file system group may be what the two have in common."""
-# What `secrets.token_hex` makes: no character that a shell, an option or a header reads as another.
+"""The server's container reads the secret, too. The two may only share the pod's file system group."""
+# The output of `secrets.token_hex`, which needs no quoting in a shell, an option or a header.
 _SECRET = re.compile(r"[0-9a-f]{64}")
 log = logging.getLogger(__name__)
 
 
 def write_whole(path: Path, data: bytes, mode: int | None = None) -> None:
-    """Replace a file; a machine that stops at any instant leaves the old or the new one. `mode` holds whatever the
-    umask is. Raises OSError."""
+    """Replace a file atomically, even if the machine stops. `mode` is independent of the umask. Raises OSError."""
     new = path.with_name(f".{path.name}.new")
     if mode is not None:
-        new.unlink(missing_ok=True)  # left by a process that was killed, with whatever mode
+        new.unlink(missing_ok=True)  # Left by a killed process, with any mode.
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode or 0o666), "wb") as file:
         if mode is not None:
             os.fchmod(file.fileno(), mode)
@@ -29,7 +28,7 @@ def write_whole(path: Path, data: bytes, mode: int | None = None) -> None:
 
 
 class KeptFile:
-    """A file that a process can do without until it is started again; `loss` says what is lost then."""
+    """A file that a process only needs after a restart. `loss` is the consequence of its absence, for the log."""
 
     def __init__(self, path: Path, loss: str) -> None:
         self.path = path
@@ -37,7 +36,7 @@ class KeptFile:
         self._said = ""
 
     def write(self, data: bytes) -> bool:
-        """Replace it, and tell whether that could be done; blocks. A failure is logged once."""
+        """Replace the file, and return whether that succeeded. Blocks. A failure is logged once."""
         try:
             write_whole(self.path, data)
         except OSError as error:
@@ -50,9 +49,9 @@ class KeptFile:
 
 
 def kept_secret(path: Path) -> str:
-    """Return the secret in a file, made where there is none. Raises OSError.
+    """Return the secret in a file, created if it does not exist. Raises OSError.
 
-    One that is there stays: the control secret is that of a running server.
+    An existing secret stays, because a running server uses it.
     """
     try:
         kept = path.read_text("ascii")

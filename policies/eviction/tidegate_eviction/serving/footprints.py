@@ -1,4 +1,4 @@
-"""Footprints that were measured: learned once, and known after a restart of the policy."""
+"""Measured footprints, kept over restarts of the policy."""
 
 import asyncio
 import logging
@@ -11,17 +11,17 @@ from .files import KeptFile
 
 FILE = "footprints.json"
 REMEMBERED = 5
-"""How many measurements of one content count: the largest of them, for a reading can miss what other models freed."""
+"""The number of measurements of one content. The largest counts, because memory freed by others can hide growth."""
 log = logging.getLogger(__name__)
 
 
 class Measurements(BaseModel):
-    """What was measured of the last content of a model that was loaded."""
+    """The measurements of a model's last loaded content."""
 
     model_config = ConfigDict(strict=True)
     stamp: str
     bytes: list[NonNegativeInt] = []
-    """The last measurements, the newest last."""
+    """Bytes, the newest last."""
     load_seconds: float = 0.0
 
 
@@ -31,26 +31,26 @@ class _File(BaseModel):
 
 
 class Footprints:
-    """The measurements, in one file that is always whole."""
+    """The measurements, in one file that is replaced atomically."""
 
     def __init__(self, folder: Path) -> None:
-        self._file = KeptFile(folder / FILE, "footprints are measured anew after a restart")
+        self._file = KeptFile(folder / FILE, "footprints will be measured again after a restart")
         self.models: dict[str, Measurements] = {}
         self._changed = False
 
     def read(self) -> None:
-        """Read the file; what is no such file is logged, and measured anew."""
+        """Read the file. If it is invalid, log that and start without measurements."""
         try:
             stored = _File.model_validate_json(self._file.path.read_bytes())
         except FileNotFoundError:
             return
         except (OSError, ValidationError) as error:
-            log.warning("%s is not used, footprints are measured anew: %s", self._file.path, error)
+            log.warning("%s cannot be used, so footprints are measured again: %s", self._file.path, error)
         else:
             self.models = stored.models
 
     def learn(self, model: str, stamp: str, measured_bytes: int | None, load_seconds: float) -> None:
-        """Remember a load, until `keep` brings it to disk. A part of an ensemble takes no seconds (0)."""
+        """Note a load. `keep` writes it to disk. A part of an ensemble has no seconds (0)."""
         known = self.models.get(model)
         if known is None or known.stamp != stamp:
             if measured_bytes is None:
@@ -63,7 +63,7 @@ class Footprints:
         self._changed = True
 
     async def keep(self) -> None:
-        """Write the file if anything has changed; a failure is logged, and it is tried again next time."""
+        """Write the file if anything has changed. After a failure, the next call tries again."""
         if self._changed:
             self._changed = False
             stored = _File(models=self.models)

@@ -1,4 +1,4 @@
-"""The lease API: HTTP with the words of `tidegate_contracts.lease`."""
+"""The lease API over HTTP, with the messages of `tidegate_contracts.lease`."""
 
 import asyncio
 import logging
@@ -16,14 +16,14 @@ from tidegate_service.json_lines import LinesASecond
 from .callers import Callers, NotLetInError, check_holder
 from .service import EvictionService
 
-BODY_BYTES = 8 << 20  # The largest message: a renewal of ten thousand models is a tenth of it.
-REFUSALS_A_SECOND = 1  # So many messages that were refused for their credential are logged; the others are counted.
-Asked = TypeVar("Asked", lease.Acquire, lease.Renew, lease.Release)
+BODY_BYTES = 8 << 20  # The largest message. A renewal of ten thousand models is a tenth of it.
+REFUSALS_A_SECOND = 1  # Refusals that are logged per second. The others are counted.
+Received = TypeVar("Received", lease.Acquire, lease.Renew, lease.Release)
 log = logging.getLogger(__name__)
 
 
 def make_lease_api(service: EvictionService, callers: Callers) -> FastAPI:
-    """Return the HTTP application by which proxies acquire, renew and release leases."""
+    """Return the HTTP application with which proxies acquire, renew and release leases."""
     app = FastAPI(title="Tidegate eviction policy: leases", openapi_url=None, redirect_slashes=False)
     refusals = LinesASecond(REFUSALS_A_SECOND)
 
@@ -43,8 +43,8 @@ def make_lease_api(service: EvictionService, callers: Callers) -> FastAPI:
     async def identify(request: Request) -> str | None:
         return await callers.identify(request.headers.get("authorization"))
 
-    async def asked(request: Request, kind: type[Asked]) -> Asked:
-        # The credential is judged before the body is read.
+    async def authenticated(request: Request, kind: type[Received]) -> Received:
+        # The credential is verified before the body is read.
         pod = await identify(request)
         message = await _message(request, kind)
         check_holder(pod, message.holder)
@@ -52,20 +52,20 @@ def make_lease_api(service: EvictionService, callers: Callers) -> FastAPI:
 
     @app.post(lease.ACQUIRE_PATH)
     async def acquire(request: Request) -> Response:
-        ask = await asked(request, lease.Acquire)
-        answer = await service.acquire(ask, lambda: asyncio.create_task(_hung_up(request)))
+        message = await authenticated(request, lease.Acquire)
+        answer = await service.acquire(message, lambda: asyncio.create_task(_hung_up(request)))
         if answer is None:
-            return Response(status_code=499)  # there is no reader any more
+            return Response(status_code=499)  # The caller has disconnected.
         after = {"retry-after": str(max(1, -int(-answer.retry_after // 1)))} if isinstance(answer, lease.Busy) else {}
         return _json(answer, lease.STATUS[answer.outcome], after)
 
     @app.post(lease.RENEW_PATH)
     async def renew(request: Request) -> Response:
-        return _json(service.renew(await asked(request, lease.Renew)))
+        return _json(service.renew(await authenticated(request, lease.Renew)))
 
     @app.post(lease.RELEASE_PATH)
     async def release(request: Request) -> Response:
-        service.release(await asked(request, lease.Release))
+        service.release(await authenticated(request, lease.Release))
         return Response(status_code=204)
 
     @app.get(lease.MODELS_PATH)
@@ -76,15 +76,15 @@ def make_lease_api(service: EvictionService, callers: Callers) -> FastAPI:
     return app
 
 
-async def _message(request: Request, kind: type[Asked]) -> Asked:
+async def _message(request: Request, kind: type[Received]) -> Received:
     body = bytearray()
     try:
         async for chunk in request.stream():
             body += chunk
             if len(body) > BODY_BYTES:
-                raise HTTPException(413, f"A message has {BODY_BYTES} bytes at most.")
+                raise HTTPException(413, f"The message is too large: the limit is {BODY_BYTES} bytes.")
     except ClientDisconnect:
-        raise HTTPException(400, "The message was cut short.") from None
+        raise HTTPException(400, "The message is incomplete.") from None
     try:
         return kind.model_validate_json(bytes(body))
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""What is counted and logged of events, and how Prometheus reads it: no label is a caller's word, names are bounded."""
+"""Logs, counters and gauges of the policy. No label comes from callers, and the number of names is bounded."""
 
 import logging
 import re
@@ -22,23 +22,23 @@ from ..staging.stager import StagingCounts
 from ..triton.memory import MemoryReading, MemorySource
 from .footprints import Footprints
 
-NAMED_MODELS = 1000  # Models that have metrics by name.
+NAMED_MODELS = 1000  # Models with metrics by name.
 _TOTALS: Final = (
     "load_failures", "unload_failures", "overruns", "recycles", "policy_failures", "refused_messages", "triton_losses",
 )  # fmt: skip
 _LINES: dict[type, tuple[int, str, str]] = {
     messages.Loaded: (logging.INFO, "%s is loaded", ""),
     messages.LoadFailed: (logging.WARNING, "%s could not be loaded", "load_failures"),
-    messages.Quarantined: (logging.ERROR, "%s is not loaded again until it changes, or the policy restarts", ""),
-    messages.Allowed: (logging.INFO, "%s may be loaded again", ""),
+    messages.Quarantined: (logging.ERROR, "%s is quarantined until it changes or the policy restarts", ""),
+    messages.Allowed: (logging.INFO, "%s is no longer quarantined", ""),
     messages.Evicted: (logging.INFO, "%s is evicted", ""),
     messages.UnloadFailed: (logging.ERROR, "%s could not be unloaded", "unload_failures"),
-    messages.Leaked: (logging.WARNING, "memory did not come back, or came back late", ""),
-    messages.Overrun: (logging.ERROR, "more is loaded than there is room for", "overruns"),
-    messages.PolicyFailed: (logging.ERROR, "the policy failed: the least recently used go instead", "policy_failures"),
-    messages.Recycling: (logging.ERROR, "the server is to be restarted: no new leases", "recycles"),
+    messages.Leaked: (logging.WARNING, "memory was not freed, or was freed late", ""),
+    messages.Overrun: (logging.ERROR, "loaded models exceed the capacity", "overruns"),
+    messages.PolicyFailed: (logging.ERROR, "the policy failed: the least recently used are evicted", "policy_failures"),
+    messages.Recycling: (logging.ERROR, "the server will be restarted: no new leases", "recycles"),
 }
-"""Level and text of each event's line, which has the event's fields, too; and which total counts it, if any."""
+"""The level and text of each event's log line, and its counter, if any. The line also has the event's fields."""
 log = logging.getLogger("tidegate_eviction.events")
 
 
@@ -50,7 +50,7 @@ class Counts:
 
     def __init__(self, most: int = NAMED_MODELS) -> None:
         self.registry = made = CollectorRegistry()
-        self.most = most  # Models that are counted by name: those that come first. The others are counted together.
+        self.most = most  # The number of models counted by name. The others are counted together.
 
         def counter(word: str) -> Counter:
             of = metrics.EVICTION[word]
@@ -58,7 +58,8 @@ class Counts:
 
         self.totals = {name: counter(name) for name in _TOTALS}
         self.acquires = counter("acquires")
-        """Outcomes: hit (resident), loaded (waited for), the refusals' own words; gone: hung up while waiting."""
+        """Outcomes: hit (resident), loaded (after a wait), the refusals' names, and gone (disconnected while
+        waiting)."""
         self.evictions = counter("evictions")
         self.busy = counter("busy")
         self.by_model = {
@@ -69,13 +70,13 @@ class Counts:
         self._named: set[str] = set()
 
     def count(self, what: str, model: str, *labels: str) -> None:
-        """Count what happened to a model, by its name where that is one of the first."""
+        """Count an event of a model, by name if it is one of the first."""
         if model not in self._named and len(self._named) < self.most:
             self._named.add(model)
         self.by_model[what].labels(model if model in self._named else metrics.OTHERS, *labels).inc()
 
     def forget(self, is_gone: Callable[[str], bool]) -> None:
-        """Forget the names of models that are gone, and what was counted of them: new models may have names."""
+        """Forget the counters of models that no longer exist, so that new models can be counted by name."""
         if gone := set(filter(is_gone, self._named)):
             self._named -= gone
             for counter in self.by_model.values():
@@ -86,7 +87,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A policy as it is at one instant: what people and Prometheus are shown."""
+    """A policy at one moment."""
 
     listing: lease.Listing
     counts: Counts = field(default_factory=Counts)
@@ -95,19 +96,19 @@ class Snapshot:
     keys_known: bool = True
     leases: int = 0
     settings_error: str = ""
-    load_seconds: Mapping[str, float] = field(default_factory=dict)  # Of the last load of each model that had one.
-    staging: StagingCounts | None = None  # None: files are not staged.
+    load_seconds: Mapping[str, float] = field(default_factory=dict)  # Seconds of the last load of each model.
+    staging: StagingCounts | None = None  # None: no staging.
     taken: float = field(default_factory=time)  # Unix time.
 
 
 @dataclass(frozen=True)
 class SnapshotCollector(Collector):
-    """Returns the gauges of one snapshot; made for each scrape."""
+    """Returns the gauges of one snapshot, for one scrape."""
 
     snapshot: Snapshot
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every gauge, and what was staged."""
+        """Yield every gauge, and the metrics of staging."""
         snapshot = self.snapshot
         listing, reading = snapshot.listing, snapshot.reading
         yield from _staged(snapshot.staging)
@@ -146,7 +147,7 @@ class SnapshotCollector(Collector):
 
 
 def _staged(near: StagingCounts | None) -> Iterator[Metric]:
-    """Yield what was staged; without samples where nothing is."""
+    """Yield the metrics of staging, without samples if it is off."""
     loads = {} if near is None else {("near",): near.found, ("copied",): near.copied, ("far",): near.passed}
     yield _family("staging_loads", loads)
     yield _family("staging_copied_bytes", {} if near is None else near.bytes)
@@ -163,7 +164,7 @@ def render(snapshot: Snapshot) -> bytes:
 
 
 def tell(event: messages.Event, counts: Counts, footprints: Footprints, specs: Mapping[str, ModelSpec]) -> None:
-    """Log and count an event, and remember the footprints that it names."""
+    """Log and count an event, and record its measured footprints."""
     level, text, counted = _LINES[type(event)]
     record = {to_camel(field.name): getattr(event, field.name) for field in fields(event)}
     name = getattr(event, "model", "")

@@ -1,4 +1,4 @@
-"""The service: the core decides, a driver carries out, proxies are answered, all of it on one thread."""
+"""The service. The core decides, a driver carries out its commands, and proxies get responses, all on one thread."""
 
 import asyncio
 import logging
@@ -29,10 +29,11 @@ from .footprints import Footprints
 from .metrics import Counts, tell
 from .settings import SettingsError
 
-JITTER_LEAST_SECONDS = 0.1  # At most so much is added at random to `retry_after`, with a share of it.
-LOOK_SECONDS = 10.0  # Seconds between two looks at the repository; looks take a tenth of the time at most.
+JITTER_LEAST_SECONDS = 0.1  # The least random addition to `retry_after`, in addition to a share of it.
+LOOK_SECONDS = 10.0  # The least interval between reads of the repository. Reads take at most a tenth of the time.
 LOOK_MOST_SECONDS, LOOK_LEAST_SECONDS = 1.0, 0.1
-"""How long an acquire of a cold model waits for a look at it, at most and at least; then what was seen last counts."""
+"""The longest and shortest time that an acquire of a cold model waits for a read of its files. Then the last read
+counts."""
 LOOKS_AT_ONCE = 4
 AFTER_DEFECT_SECONDS = 1.0
 _TO_LOOK_AT = frozenset({State.UNKNOWN, State.COLD, State.QUARANTINED})
@@ -58,7 +59,7 @@ class EvictionService:
         self.footprints = footprints
         self.reading = MemoryReading()
         self.carry_out: Callable[[list[Command]], None] | None = None
-        """Has the server do what the core orders; it is there before the first order."""
+        """Carries out the core's commands at the server. It is set before the first command."""
         self._catalog = Catalog(settings)
         self._seen: Mapping[str, ModelFiles] = {}
         self._specs: dict[str, ModelSpec] = {}
@@ -67,39 +68,39 @@ class EvictionService:
         self._wake = asyncio.Event()
         self._looking = asyncio.Lock()
         self._looks: dict[str, asyncio.Task[None]] = {}
-        self._look_threads = ThreadPoolExecutor(LOOKS_AT_ONCE, "repository")  # a file system may hang
-        self._told: EvictionSettings | None = None
+        self._look_threads = ThreadPoolExecutor(LOOKS_AT_ONCE, "repository")  # A file system can hang.
+        self._configured: EvictionSettings | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._futures: dict[int, asyncio.Future[lease.Granted | lease.Refusal]] = {}
         self._lost: tuple[str, str] | None = None
-        """Where readings of the server that was lost came from, and which start of it that was."""
+        """The source of the lost server's readings, and the start of the server."""
         self.residency = Residency(self._pool_settings(settings), incarnation, monotonic())
         self.stager = (
             None
             if settings.staging is None
             else Stager(settings.staging, lambda model: self._catalog.contents(model), _mounted(settings))
         )
-        self._stagings: dict[int, asyncio.Task[None]] = {}  # Loads that wait for their files, by their numbers.
-        self._copied: dict[int, float] = {}  # How many seconds loads under way waited for copies.
+        self._stagings: dict[int, asyncio.Task[None]] = {}  # Loads that wait for their files, by number.
+        self._copied: dict[int, float] = {}  # Seconds that loads in progress waited for copies.
 
     # Settings and the repository
 
     def use(self, settings: EvictionSettings) -> None:
-        """Take other settings over; raises SettingsError, and then all stays as it was."""
-        for name, said in _FIXED.items():
-            if said(settings) != said(self.settings):
-                raise SettingsError(f"{name}: it changes only when the server is restarted, and the policy with it")
+        """Use other settings. Raises SettingsError without a change."""
+        for name, value in _FIXED.items():
+            if value(settings) != value(self.settings):
+                raise SettingsError(f"{name} cannot change at run time. Restart the pod")
         if self.stager is not None and settings.staging is not None:
             self.stager.settings, self.stager.repository = settings.staging, _mounted(settings)
         self.settings, self._catalog = settings, Catalog(settings)
-        self._wake.set()  # which models there are is known once the repository was looked into
+        self._wake.set()  # The models are known after the next read of the repository.
 
     def override(self, model: str, versions: tuple[int, ...]) -> str | None:
-        """Return the configuration with which a load loads these versions, as `TritonRepository.override` does."""
+        """Return the configuration with which a load loads these versions (see `TritonRepository.override`)."""
         return self._catalog.repository.override(model, versions)
 
     async def look(self) -> None:
-        """Read the repository, and tell the core what has changed."""
+        """Read the repository, and give changes to the core."""
         async with self._looking:
             catalog, seen = self._catalog, self._seen
 
@@ -109,16 +110,16 @@ class EvictionService:
 
             found, specs = await asyncio.get_running_loop().run_in_executor(self._look_threads, read)
             if catalog is not self._catalog:
-                return  # the settings have changed meanwhile: the next look is due at once
-            changed = specs != self._specs or self.settings is not self._told
+                return  # The settings changed meanwhile, so the next read follows immediately.
+            changed = specs != self._specs or self.settings is not self._configured
             self._seen, self._specs = found, specs
             if changed:
                 self.configure()
-            # A model that was taken from the settings has its name until it is unloaded, as that is counted.
+            # A model that left the settings keeps its name until its unload is counted.
             self.counts.forget(lambda model: model not in specs and self.residency.state(model) is State.UNKNOWN)
 
     async def follow_repository(self) -> None:
-        """Look every few seconds, for ever, and at once when the settings have changed."""
+        """Read the repository every few seconds, and immediately after a change of the settings."""
         while True:
             begun = monotonic()
             await self.look()
@@ -129,23 +130,23 @@ class EvictionService:
             self._wake.clear()
 
     def configure(self) -> None:
-        """Tell the core the settings and the models."""
-        self._told = self.settings
+        """Give the settings and the models to the core."""
+        self._configured = self.settings
         self._do(self.residency.configure(self._pool_settings(self.settings), self._specs, monotonic()))
 
     # Leases
 
-    async def acquire(self, ask: lease.Acquire, gone: Callable[[], "asyncio.Task[None]"]) -> lease.Answer | None:
-        """Answer within the caller's wait; None when it has hung up, which the task that `gone` returns waits for."""
-        wait, room = ask.wait_seconds, ask.room_seconds
-        if self.residency.state(ask.model) in _TO_LOOK_AT:
-            asked = monotonic()
+    async def acquire(self, request: lease.Acquire, gone: Callable[[], "asyncio.Task[None]"]) -> lease.Answer | None:
+        """Respond within the caller's wait. None: it has disconnected, which the task of `gone` detects."""
+        wait, room = request.wait_seconds, request.room_seconds
+        if self.residency.state(request.model) in _TO_LOOK_AT:
+            begun = monotonic()
             wait = self.settings.wait_seconds if wait is None else wait
-            await self._look_at(ask.model, max(LOOK_LEAST_SECONDS, min(LOOK_MOST_SECONDS, wait)))
-            spent = monotonic() - asked
+            await self._look_at(request.model, max(LOOK_LEAST_SECONDS, min(LOOK_MOST_SECONDS, wait)))
+            spent = monotonic() - begun
             wait, room = max(0.0, wait - spent), None if room is None else max(0.0, room - spent)
-        spare = bool(ask.spare)
-        step, answer = self.residency.acquire(ask.model, ask.holder, wait, monotonic(), room, spare=spare)
+        spare = bool(request.spare)
+        step, answer = self.residency.acquire(request.model, request.holder, wait, monotonic(), room, spare=spare)
         granted = "hit"
         if isinstance(answer, Ticket):
             granted = "loaded"
@@ -157,7 +158,7 @@ class EvictionService:
             finally:
                 hung_up.cancel()
                 del self._futures[answer.number]
-                if not future.done():  # the caller has hung up, or the policy ends
+                if not future.done():  # The caller has disconnected, or the policy ends.
                     self.counts.acquires.labels("gone").inc()
                     self._do(self.residency.cancel(answer, monotonic()))
             if not future.done():
@@ -166,7 +167,7 @@ class EvictionService:
         else:
             self._do(step)
             if spare and isinstance(answer, lease.Busy):
-                return answer  # Nobody has called it: that is no want of room.
+                return answer  # No call needs it, so it does not count as a lack of memory.
         self.counts.acquires.labels(granted if isinstance(answer, lease.Granted) else answer.outcome).inc()
         if isinstance(answer, lease.Busy):
             self.counts.busy.labels(answer.reason or "").inc()
@@ -174,28 +175,28 @@ class EvictionService:
             return answer.model_copy(update={"retry_after": answer.retry_after + self._chance() * more})
         return answer
 
-    def renew(self, ask: lease.Renew) -> lease.Renewed:
-        """Renew a holder's leases."""
-        step, renewed = self.residency.renew(ask.holder, ask.incarnation, ask.models, monotonic())
+    def renew(self, request: lease.Renew) -> lease.Renewed:
+        step, renewed = self.residency.renew(request.holder, request.incarnation, request.models, monotonic())
         self._do(step)
         return renewed
 
-    def release(self, ask: lease.Release) -> None:
-        """End a holder's leases."""
-        self._do(self.residency.release(ask.holder, ask.incarnation, ask.serials, monotonic(), ask.serials))
+    def release(self, request: lease.Release) -> None:
+        self._do(
+            self.residency.release(request.holder, request.incarnation, request.serials, monotonic(), request.serials)
+        )
 
     def leave(self) -> None:
-        """Grant no more leases; renewals go on."""
+        """Grant no more leases, but renew them."""
         self._do(self.residency.leave(monotonic()))
 
     def listing(self) -> lease.Listing:
-        """Return what sits in the slice."""
+        """Return the models in the slice."""
         return self.residency.listing(monotonic(), platform.node())
 
-    # What the driver reports, and asks
+    # Reports and queries of the driver
 
     def load_ended(self, number: int, error: str | None, measured_bytes: int | None, versions: tuple[int, ...]) -> None:
-        """A load has ended: with an error, or with what memory grew by and the versions that are loaded."""
+        """Report the end of a load: its error, or the growth of memory and the loaded versions."""
         why = None if error is None else plain(error)
         copied = self._copied.pop(number, 0.0)
         if self.stager is not None:
@@ -203,15 +204,16 @@ class EvictionService:
         self._do(self.residency.load_ended(number, monotonic(), why, measured_bytes, versions, copied))
 
     def unload_ended(self, number: int, error: str | None) -> None:
-        """An unload has ended: nothing of what it named is loaded, or why something is."""
+        """Report the end of an unload: none of its models is loaded, or the error."""
         self._do(self.residency.unload_ended(number, monotonic(), None if error is None else plain(error)))
 
     def memory_read(self, reading: MemoryReading, why: str = "") -> None:
-        """Memory was read, or cannot be: then an unload counts as soon as the index says so."""
+        """Report a reading of memory, or that there is none. Then an unload counts as freed when the index reports
+        it."""
         if why and self._measures:
-            log.error("memory cannot be read, so that it is not known whether unloaded memory came back: %s", why)
+            log.error("cannot read memory, so unloads count as freed when Triton reports them: %s", why)
         elif reading.source != self.reading.source:
-            log.info("memory is read from: %s", reading.source)
+            log.info("source of memory readings: %s", reading.source)
         self.reading = reading
         if self._measures is not (measures := reading.used_bytes is not None):
             self._measures = measures
@@ -220,36 +222,36 @@ class EvictionService:
             self._do(self.residency.memory(reading.used_bytes, monotonic()))
 
     def server_lost(self, why: str) -> None:
-        """The server has ended, and with it all that was under way."""
-        log.warning("the server is lost (%s): its models are cold, and leases void", why)
+        """Report that the server has ended, with all its work."""
+        log.warning("the server was lost (%s): its models are cold, and its leases are void", why)
         self.counts.totals["triton_losses"].inc()
         self._lost = (self.reading.source, self.reading.server)
         self._stop_staging()
         self._do(self.residency.server_lost(monotonic()))
 
     def server_back(self, found: ServerInventory) -> None:
-        """The server is there; with the first time the core begins."""
-        log.info("the server is there", extra={"said": {"found": asdict(found)}})
+        """Report that the server is connected. The first report starts the core."""
+        log.info("the server is connected", extra={"said": {"found": asdict(found)}})
         same = bool(self.reading.server) and (self.reading.source, self.reading.server) == self._lost
         self._do(self.residency.recover(replace(found, same=same), monotonic()))
 
     def resident(self) -> frozenset[str]:
-        """Return the models that the core takes for loaded."""
+        """Return the models that the core considers loaded."""
         return self.residency.resident
 
     def vanished(self, models: frozenset[str]) -> None:
-        """Take models for unloaded that the server has dropped without an order."""
-        log.error("the server has no longer, though no unload was ordered: %s", ", ".join(sorted(models)))
+        """Report models that the server dropped without an order."""
+        log.error("the server dropped models without an order: %s", ", ".join(sorted(models)))
         self._do(self.residency.vanished(models, monotonic()))
 
     def is_busy(self) -> bool:
-        """Tell whether a reading of memory would free room."""
+        """Return whether a reading would free memory."""
         return self.residency.reading_wanted
 
     # The core's steps
 
     def tick(self) -> None:
-        """Do what is due; after a defect, what is due later is done all the same."""
+        """Process deadlines, and continue after a defect."""
         try:
             self._do(self.residency.tick(monotonic()))
         except Exception:
@@ -278,7 +280,7 @@ class EvictionService:
         self.carry_out([command])
 
     async def _staged(self, stager: Stager, command: Load) -> None:
-        """Have a load carried out once its files are near, or report why they cannot be."""
+        """Carry out a load when its files are cached, or report why they cannot be."""
         number, why = command.number, ""
         try:
             self._copied[number] = await stager.ensure(number, command.model)
@@ -286,7 +288,7 @@ class EvictionService:
             why = str(error)
         except Exception as defect:
             log.exception("the policy has a defect")
-            why = f"the policy has a defect, which is in its log: {defect!r}"
+            why = f"the policy has a defect. See its log: {defect!r}"
         del self._stagings[number]
         if why:
             self.load_ended(number, why, None, ())
@@ -294,7 +296,7 @@ class EvictionService:
             self._order(command)
 
     async def close(self) -> None:
-        """End what is being staged."""
+        """Stop copying files."""
         tasks = list(self._stagings.values())
         self._stop_staging()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -311,7 +313,8 @@ class EvictionService:
             self.stager.forget_loads()
 
     async def _look_at(self, model: str, seconds: float) -> None:
-        """Have the core know what lies there now, before it is loaded; a look that takes longer goes on by itself."""
+        """Give the present files of a model to the core before its load. A read that takes longer continues in the
+        background."""
         if (looking := self._looks.get(model)) is None:
             looking = self._looks[model] = asyncio.create_task(self._look_anew(model))
             looking.add_done_callback(lambda _: self._looks.pop(model, None))
@@ -322,7 +325,7 @@ class EvictionService:
         try:
             if await loop.run_in_executor(self._look_threads, has_changed, model, self._seen):
                 await self.look()
-        except Exception:  # what was seen last counts
+        except Exception:  # The last read counts.
             log.exception("the policy has a defect")
 
     def _pool_settings(self, settings: EvictionSettings) -> PoolSettings:
@@ -332,5 +335,5 @@ class EvictionService:
 
 
 def _mounted(settings: EvictionSettings) -> Path | None:
-    """Return the repository if it is a folder, which the server can read, too; None for a bucket."""
+    """Return the repository if it is a directory, which the server can read, too. None: a bucket."""
     return None if "://" in settings.repository else Path(settings.repository)

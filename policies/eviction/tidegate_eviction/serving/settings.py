@@ -1,4 +1,4 @@
-"""The settings file: read, checked, and read again when it changes; a bad one is refused, the last good one stays."""
+"""The settings file, which is read again when it changes. If it is invalid, the last valid one stays in use."""
 
 import logging
 from collections import Counter
@@ -17,11 +17,11 @@ log = logging.getLogger(__name__)
 
 
 class SettingsError(Exception):
-    """Says what is wrong with the settings, in one line."""
+    """The settings are invalid. The text is one line."""
 
 
 def read(data: bytes) -> EvictionSettings:
-    """Return the settings of a file, with a policy that can be used; raises SettingsError."""
+    """Return the settings of a file, with a policy that can be used. Raises SettingsError."""
     try:
         settings = EvictionSettings.model_validate_json(data)
     except ValidationError as error:
@@ -32,29 +32,28 @@ def read(data: bytes) -> EvictionSettings:
         raise SettingsError(f"policy: {error}") from None
     counts = Counter(model.name for model in settings.models)
     if twice := sorted(name for name, count in counts.items() if count > 1):
-        raise SettingsError(f"models: {', '.join(twice)} is there twice")
+        raise SettingsError(f"models: {', '.join(twice)} is listed twice")
     if "\0" in settings.repository:
-        raise SettingsError(f"repository: {settings.repository!r} can be no path")
+        raise SettingsError(f"repository: {settings.repository!r} is not a path")
     if MEMORY_MODEL in counts:
-        why = "is how the policy calls its own model, so call yours something else"
-        raise SettingsError(f"models: {MEMORY_MODEL} {why}")
+        raise SettingsError(f"models: {MEMORY_MODEL} is reserved for the policy's own model. Rename yours")
     return settings
 
 
 class SettingsFile:
-    """The settings file, which may be replaced at any time, and a copy of the last good one, for a start with a bad
-    one. `use` takes settings over, or raises SettingsError."""
+    """The settings file, which may be replaced at any time, and a copy of the last valid one, for the next start. `use`
+    applies settings, or raises SettingsError."""
 
     def __init__(self, path: Path, copy: Path, use: Callable[[bytes], None]) -> None:
         self.path = path
-        self._copy = KeptFile(copy, "over a bad settings file a restart fails")
-        self._uncopied: bytes | None = None  # Settings that are in use, and not in the copy yet.
+        self._copy = KeptFile(copy, "a restart with an invalid settings file will fail")
+        self._uncopied: bytes | None = None  # Settings in use that are not in the copy yet.
         self.last_error = ""
         self._use = use
-        self._seen: bytes | str | None = None  # What lay there at the last look, or why it could not be read.
+        self._seen: bytes | str | None = None  # The content at the last read, or the error.
 
     def start(self) -> None:
-        """Use the file, or the copy when it is bad; raises SettingsError when the copy is bad, too."""
+        """Use the file, or the copy if the file is invalid. Raises SettingsError if both are."""
         self.look()
         if self.last_error:
             try:
@@ -63,7 +62,7 @@ class SettingsFile:
                 raise SettingsError(f"{self.path}: {self.last_error}") from None
 
     def look(self) -> None:
-        """Use the file if it has changed, and keep a copy; a bad one is logged, and what was in use stays in use."""
+        """Use the file if it has changed, and copy it. Log an invalid one, and keep the settings."""
         before = self._seen
         try:
             self._seen = self.path.read_bytes()
@@ -77,11 +76,11 @@ class SettingsFile:
     def _take(self, found: bytes | str) -> None:
         try:
             if isinstance(found, str):
-                raise SettingsError(f"it cannot be read: {found}")
+                raise SettingsError(f"the file cannot be read: {found}")
             self._use(found)
         except SettingsError as error:
             self.last_error = str(error)
-            log.error("%s was refused: %s; the last good one stays", self.path, error)
+            log.error("%s is invalid, so the last valid one stays in use: %s", self.path, error)
         else:
             self._uncopied = found
             self.last_error = ""

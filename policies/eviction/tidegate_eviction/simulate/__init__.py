@@ -1,1 +1,1 @@
-"""The policy under simulated time: which policy, and how large a slice, before buying one."""
+"""The policy under simulated time, to choose a policy and a slice."""

@@ -1,9 +1,8 @@
-"""Simulated time: the requests of a trace against the container's own core, with proxies and the server simulated.
+"""Simulated time: the requests of a trace against the policy's own core, with simulated proxies and a simulated server.
 
-The clock jumps from one event to the next: a request finds no lease, a load ends, leases are renewed or given back, or
-the core's own deadline has come. Requests between two events that find a lease change nothing but what the lease
-counts: how many came, and until when the last one is worked on. That is all that a proxy reports to the core when it
-renews a lease or gives it back.
+The clock jumps from event to event. Events are requests without a lease, ends of loads, renewals and releases, and
+deadlines of the core. Requests that find a lease between two events only change its counters: how many came, and
+until when the last one runs. A proxy reports exactly this to the core when it renews or releases a lease.
 """
 
 import heapq
@@ -34,45 +33,45 @@ from ..policies.policy import Policy
 from .near import SimulatedTier
 from .trace import Outcome, Trace, shown
 
-BLOCKS = 100  # Parts of a trace, after each of which it may report how far the simulation is.
+BLOCKS = 100  # Parts of a trace for the progress bar.
 FOR_EVER = 1e12  # Longer than any trace, in seconds.
 
 
 @dataclass(frozen=True)
 class SimulationSetting:
-    """How a pool is run. docs/simulator.md has the options with these names. Times are seconds."""
+    """The settings of a simulated pool. docs/simulator.md explains them. Times are seconds."""
 
     policy: Policy
     capacity_bytes: int  # Of each replica.
     idle_seconds: float = 0.0
-    wait_seconds: float = 20.0  # How long a request waits for room and load together.
+    wait_seconds: float = 20.0  # For memory and load together.
     lease_seconds: float = 15.0
     replicas: int = 1
     holders: int = 1  # Proxies, which get requests in turn.
-    tier_bytes: int = 0  # Files that are kept near each replica; 0: none are.
-    tier_speedup: float = 1.0  # How many times faster a load is whose files are near.
-    pinned: frozenset[str] = frozenset()  # Models that are loaded at the start, on each replica, and never evicted.
+    tier_bytes: int = 0  # The file cache of each replica. 0: none.
+    tier_speedup: float = 1.0  # How much faster a load from the file cache is.
+    pinned: frozenset[str] = frozenset()  # Models that are loaded at the start on each replica, and never evicted.
 
 
 Answer = lease.Granted | lease.Refusal
 OnAnswer = Callable[[Answer, bool], None]
-_Ask = tuple[int, str, float | None]  # Which model, for which proxy, and how long to wait for room.
+_Ask = tuple[int, str, float | None]  # The model, the proxy, and how long to wait for memory.
 
 
 @dataclass(slots=True)
 class HeldLease:
-    """A lease as its proxy knows it."""
+    """A lease from its proxy's view."""
 
     which: int
     warm_seconds: float
-    until: float = 0.0  # When the last request ends.
+    until: float = 0.0  # The end of the last request.
     requests: int = 0  # Since the last renewal.
-    lost: bool = False  # No request may begin under it: it is released when the last one has ended.
-    looked_at: float = FOR_EVER  # When its proxy finds out that it is unused, unless it is used again.
+    lost: bool = False  # No request may begin under it. It is released when the last one has ended.
+    looked_at: float = FOR_EVER  # When its proxy finds it unused, unless it is used again.
 
 
 class SimulatedReplica:
-    """A server with its policy beside it, and the leases that proxies hold there."""
+    """A server with its policy, and the leases that proxies hold there."""
 
     def __init__(
         self, name: str, trace: Trace, setting: SimulationSetting, clock: "Simulation", outcome: Outcome
@@ -84,11 +83,11 @@ class SimulatedReplica:
         self._setting, self._clock, self._outcome = setting, clock, outcome
         self._tier = SimulatedTier(setting.tier_bytes, setting.tier_speedup) if setting.tier_bytes else None
         self._loading = 0
-        self._began: dict[_Ask, tuple[float, int]] = {}  # When the last request for each began, and its ticket.
+        self._began: dict[_Ask, tuple[float, int]] = {}  # The last request of each kind, and its ticket.
         self._tickets: dict[int, list[OnAnswer]] = {}
         self._leases: dict[str, dict[str, HeldLease]] = {holder: {} for holder in clock.holders}
         self._resident: dict[str, frozenset[str]] = dict.fromkeys(clock.holders, frozenset())
-        """What is resident, as each proxy knows from its last renewal."""
+        """The resident models, as each proxy knows from its last renewal."""
         many = len(clock.holders)
         self._phases = {holder: (number + 1) / (many + 1) for number, holder in enumerate(clock.holders)}
         self._looks: dict[tuple[str, float], list[HeldLease]] = {}
@@ -97,7 +96,7 @@ class SimulatedReplica:
             setting.capacity_bytes, setting.policy, setting.idle_seconds, setting.lease_seconds, setting.wait_seconds,
             tolerance_bytes=0, freeing_seconds=FOR_EVER,
         )  # fmt: skip
-        # The trace's footprints are true, and measured with the first load.
+        # The trace's footprints are exact, and measured at the first load.
         specs = {
             model.name: ModelSpec(model.name, model.footprint_bytes, pinned=model.name in setting.pinned)
             for model in trace.models
@@ -109,7 +108,7 @@ class SimulatedReplica:
 
     @property
     def unfinished(self) -> bool:
-        """Whether a request waits, or a load is under way."""
+        """Whether a request waits, or a load is in progress."""
         return bool(self._tickets or self._loading)
 
     def is_warm(self, which: int, holder: str) -> bool:
@@ -117,17 +116,17 @@ class SimulatedReplica:
         return self._models[which].name in self._resident[holder] or self.held_lease(which, holder) is not None
 
     def held_lease(self, which: int, holder: str) -> HeldLease | None:
-        """Return a proxy's lease under which requests may begin; None without one."""
+        """Return a proxy's lease under which requests may begin, or None."""
         held = self._leases[holder].get(self._models[which].name)
         return held if held is not None and not held.lost else None
 
     def tick(self) -> None:
-        """Have the core do what is due."""
+        """Process the core's deadlines."""
         self._do(self._core.tick(self._clock.now))
 
     def acquire(self, which: int, holder: str, room_seconds: float | None, on_answer: OnAnswer) -> None:
-        """Ask for a lease, together with those of a proxy's requests that began to wait for the same within a second;
-        `on_answer` is called with the answer, and whether it came at once."""
+        """Request a lease. Requests of one proxy within a second wait together. `on_answer` gets the response, and
+        whether it was immediate."""
         ask, now = (which, holder, room_seconds), self._clock.now
         began, number = self._began.get(ask, (-FOR_EVER, 0))
         if now - began < TOGETHER_SECONDS and number in self._tickets:
@@ -141,7 +140,7 @@ class SimulatedReplica:
             on_answer(answer, True)
 
     def work(self, which: int, holder: str) -> None:
-        """Begin a request that was granted a lease."""
+        """Begin a request under a lease."""
         now, model, leases = self._clock.now, self._models[which], self._leases[holder]
         if (held := leases.get(model.name)) is None:
             held = leases[model.name] = HeldLease(which, model.warm_seconds)
@@ -152,7 +151,7 @@ class SimulatedReplica:
         self._clock.lease_changed(which, holder)
 
     def _look_later(self, holder: str, held: HeldLease) -> None:
-        """Have a proxy look at a lease when it may have to be given back."""
+        """Schedule a proxy's check of a lease."""
         if (looks := self._looked_at(holder, held, self._clock.now)) >= held.looked_at:
             return
         held.looked_at = looks
@@ -162,13 +161,13 @@ class SimulatedReplica:
         self._looks[holder, looks].append(held)
 
     def _looked_at(self, holder: str, held: HeldLease, now: float) -> float:
-        """Return when a proxy finds a lease unused, or lost, if it is not used again; no two proxies look at once."""
+        """Return when a proxy finds a lease unused, or lost, if it is not used again. No two proxies check at once."""
         at = max(held.until, now) if held.lost else held.until + self._setting.lease_seconds
         phase = self._phases[holder]
         return (math.ceil(at / LOOK_SECONDS - phase) + phase) * LOOK_SECONDS
 
     def _look(self, holder: str, looks: float) -> None:
-        """Give back what is not used, all at once."""
+        """Release unused leases, all at once."""
         unused = []
         for held in self._looks.pop((holder, looks)):
             if held.looked_at != looks:
@@ -190,7 +189,7 @@ class SimulatedReplica:
         self._do(self._core.release(holder, self._core.incarnation, names, self._clock.now))
 
     def _renew(self) -> None:
-        """Renew the leases of every proxy, now and later."""
+        """Renew the leases of every proxy, now and periodically."""
         now = self._clock.now
         self._clock.later(self._setting.lease_seconds / lease.RENEWALS_PER_LEASE, self._renew)
         for holder, leases in self._leases.items():
@@ -210,7 +209,7 @@ class SimulatedReplica:
                 self._look_later(holder, held)
 
     def _do(self, *first: Step) -> None:
-        """Carry out the commands of steps, and of the steps that follow from them; then pass the answers on."""
+        """Carry out the commands of steps, and of the steps that follow. Then pass the responses on."""
         steps = deque(step for step in first if step.events or step.commands)
         answers: list[tuple[list[OnAnswer], Answer]] = []
         while steps:
@@ -232,7 +231,7 @@ class SimulatedReplica:
                 on_answer(answer, False)
 
     def _carry_out(self, command: object) -> list[Step]:
-        """Act as the server; return the steps that follow at once. Nothing leaks here, so it is never restarted."""
+        """Act as the server, and return the immediate steps. Nothing leaks, so it is never restarted."""
         assert isinstance(command, Load | Unload), command
         which = self._which[command.model]
         if isinstance(command, Load):
@@ -260,7 +259,7 @@ class SimulatedReplica:
 
 
 class Simulation:
-    """One run over a trace: a clock, and a replica or several."""
+    """One run over a trace: a clock, and one or more replicas."""
 
     def __init__(self, trace: Trace, setting: SimulationSetting, names: Sequence[str] = ()) -> None:
         self._trace, self._setting = trace, setting
@@ -280,7 +279,7 @@ class Simulation:
         self._ranks = [[replicas[name] for name in ranked(model.name, replicas)] for model in trace.models]
 
     def run(self) -> Outcome:
-        """Simulate every request, and what follows from them."""
+        """Simulate all requests and their consequences."""
         trace, many, tables = self._trace, len(self.holders), list(self._held.values())
         size = max(1, len(trace) // BLOCKS)
         begins = range(0, len(trace), size)
@@ -305,16 +304,16 @@ class Simulation:
         return self._outcome
 
     def later(self, seconds: float, what: Callable[[], object]) -> None:
-        """Have something happen in so many seconds."""
+        """Schedule something in `seconds`."""
         self.at(self.now + seconds, what, self.now)
 
     def at(self, when: float, what: Callable[[], object], since: float) -> None:
-        """Have something happen at a time, after what is to happen then and was known earlier than `since`."""
+        """Schedule something at a time, after events at that time that were scheduled before `since`."""
         self._count += 1
         heapq.heappush(self._happening, (when, since, self._count, what))
 
     def lease_changed(self, which: int, holder: str) -> None:
-        """Take note that a proxy has got a lease, or may begin no more requests under one."""
+        """Note that a proxy got a lease, or may begin no more requests under one."""
         found = None
         for replica in self._ranks[which]:
             if (found := replica.held_lease(which, holder)) is not None:
@@ -322,16 +321,16 @@ class Simulation:
         self._held[holder][which] = found
 
     def refused(self, _position: int, _which: int, _why: NotNow) -> None:
-        """Count a request that is to come again, and does not."""
+        """Count a refused request. It does not return."""
         self._outcome.busy += 1
 
     def _due(self) -> float:
-        """Return when something happens next."""
+        """Return the time of the next event."""
         due = min(replica.deadline for replica in self._replicas)
         return min(due, self._happening[0][0]) if self._happening else due
 
     def _until(self, end: float) -> None:
-        """Go on to a time; after the last request, until no request waits and nothing is loaded."""
+        """Advance to a time. After the last request, until no request waits and no model loads."""
         while end < FOR_EVER or any(replica.unfinished for replica in self._replicas):
             first = self._due()
             if first > end or first >= FOR_EVER:
@@ -345,7 +344,7 @@ class Simulation:
                     replica.tick()
 
     def _ask(self, position: int, which: int) -> None:
-        """Be a request without a lease: have its proxy ask around for one as proxies do."""
+        """Begin a request without a lease: its proxy requests one as proxies do."""
         outcome, asked, holder = self._outcome, self.now, self.holders[position % len(self.holders)]
         outcome.requests += 1
         candidates = sorted(self._ranks[which], key=lambda replica: not replica.is_warm(which, holder))
@@ -374,5 +373,5 @@ class Simulation:
 
 
 def simulate(trace: Trace, setting: SimulationSetting) -> Outcome:
-    """Return what comes of this trace with this setting."""
+    """Return the outcome of a trace with a setting."""
     return Simulation(trace, setting).run()

@@ -1,22 +1,22 @@
-"""The tier of a simulated replica: models whose files are near, so that a load reads them fast.
+"""The file cache of a simulated replica.
 
-As in the stager, a load that finds no copy makes one if it has room, and for it the copies go that were read longest
-ago. Files are as large as their model is in memory.
+As in the stager, a load makes a copy if there is none and it fits. For that the least recently read copies are removed.
+Files are as large as their model is in memory.
 """
 
 from .trace import TracedModel
 
 
 class SimulatedTier:
-    """A bounded folder, and how many times faster loads from it are."""
+    """A bounded directory, from which loads are faster."""
 
     def __init__(self, size_bytes: int, speedup: float) -> None:
         self._size, self._speedup = size_bytes, speedup
         self._copies: dict[str, tuple[int, float]] = {}
-        """The bytes of each, and until when a load reads it; the one that was read longest ago comes first."""
+        """The bytes of each copy, and until when a load reads it. The least recently read comes first."""
 
     def load(self, model: TracedModel, now: float) -> tuple[float, float]:
-        """Return how many seconds a load takes, and how many of these the next one does not, as its files are near."""
+        """Return the seconds of a load, and how many of them the next load saves because its files are cached."""
         near = model.load_seconds / self._speedup
         seconds = near if model.name in self._copies else model.load_seconds
         if model.name not in self._copies and not self._make_room(model.footprint_bytes, now):

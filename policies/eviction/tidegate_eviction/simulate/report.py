@@ -14,7 +14,7 @@ COUNTED: Final = ("requests", "hits", "busy", "too_large", "evictions", "policy_
 
 
 def about(trace: Trace) -> str:
-    """Return one line on a trace."""
+    """Return one line about a trace."""
     hours = trace.seconds[-1] / 3600
     return f"{len(trace):,} requests to {len(trace.models)} models ({decimal(trace.total_bytes)}) in {hours:.1f} h"
 
@@ -24,7 +24,7 @@ def table(trace: Trace, setting: SimulationSetting, outcomes: Mapping[str, Outco
     share = setting.capacity_bytes / trace.total_bytes
     size = f"{decimal(setting.capacity_bytes)}, {share:.0%} of all models"
     many = f"{setting.replicas} replicas of {size} each" if setting.replicas > 1 else f"capacity {size}"
-    made = Table(title=f"{about(trace)}; {many}", title_justify="left", box=None, header_style="bold", pad_edge=False)
+    made = Table(title=f"{about(trace)}, {many}", title_justify="left", box=None, header_style="bold", pad_edge=False)
     made.add_column("")
     quantiles = (f"wait p{each}" for each in QUANTILES)
     for heading in ("hits", "cold loads", "loading", "busy", "too large", "lost", "evictions", *quantiles):
@@ -48,15 +48,15 @@ def table(trace: Trace, setting: SimulationSetting, outcomes: Mapping[str, Outco
 def failures(outcomes: Mapping[str, Outcome]) -> list[str]:
     """Return a sentence for each policy that failed."""
     return [
-        f"{name} failed at {outcome.policy_failures:,} choices, where the least recently used went instead; "
-        f"first: {outcome.policy_failure}"
+        f"{name} failed at {outcome.policy_failures:,} choices, and the least recently used were evicted instead. "
+        f"The first failure: {outcome.policy_failure}"
         for name, outcome in outcomes.items()
         if outcome.policy_failures
     ]
 
 
 def as_json(trace: Trace, setting: SimulationSetting, outcomes: Mapping[str, Outcome]) -> Mapping[str, Any]:
-    """Return everything, for programs. Sizes are bytes, times are seconds."""
+    """Return the results as JSON. Sizes are bytes, times are seconds."""
     return {
         "models": len(trace.models),
         "models_bytes": trace.total_bytes,

@@ -1,4 +1,4 @@
-"""What goes into a simulation, and what comes of it: traces of requests to models, read, checked and written."""
+"""Traces of requests to models, and the outcomes of simulations."""
 
 import gzip
 import io
@@ -17,26 +17,26 @@ Each = TypeVar("Each")
 
 
 class SimulationError(Exception):
-    """Wrong input. The message says what, where, why and what to do."""
+    """Wrong input. The message states what, where, why and what to do."""
 
 
 MEGABYTE = 10**6
-LONGEST_SECONDS = 366 * 86_400.0  # Of a trace: idle time is simulated, too, and a wrong clock makes decades of it.
+LONGEST_SECONDS = 366 * 86_400.0  # The limit of a trace, because a wrong clock would add decades of idle time.
 
 
 @dataclass(frozen=True, slots=True)
 class TracedModel:
-    """A model as a trace describes it. Sizes are bytes, times are seconds."""
+    """A model in a trace. Sizes are bytes, times are seconds."""
 
     name: str
     footprint_bytes: int
-    load_seconds: float  # What a cold request takes longer than a warm one.
+    load_seconds: float  # The seconds that a cold request takes longer than a warm one.
     warm_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Requests in time order; columns, because there may be millions."""
+    """Requests in time order, as columns, because there may be millions."""
 
     models: tuple[TracedModel, ...]
     seconds: "array[float]" = field(default_factory=lambda: array("d"))
@@ -51,7 +51,7 @@ class Trace:
         return sum(model.footprint_bytes for model in self.models)
 
     def requests(self) -> Iterator[tuple[float, int]]:
-        """Return time and model of each."""
+        """Return the time and the model of each request."""
         return zip(self.seconds, self.which, strict=True)
 
 
@@ -60,31 +60,31 @@ QUANTILES = 50, 95, 99
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a simulation: counts over all requests of a trace. Times are seconds."""
+    """The outcome of a simulation: counts over all requests of a trace. Times are seconds."""
 
     requests: int = 0
-    wait_seconds: float = 0.0  # The pool's bound on waits, which a refused caller is taken to have lost.
+    wait_seconds: float = 0.0  # The pool's longest wait, which counts as lost for each refused caller.
     hits: int = 0
-    busy: int = 0  # Requests that were told to come again, for want of room.
-    too_large: int = 0  # Requests for models that no slice of this size holds.
+    busy: int = 0  # Requests refused because memory was not free in time, or the load was too long.
+    too_large: int = 0  # Requests for models larger than the slice.
     evictions: int = 0
-    policy_failures: int = 0  # Choices that a policy of one's own failed at, …
-    policy_failure: str = ""  # … and why it did at first.
-    loads: list[tuple[float, float]] = field(default_factory=list)  # When each load began, and what it took.
+    policy_failures: int = 0  # Choices at which a custom policy failed.
+    policy_failure: str = ""  # The first failure.
+    loads: list[tuple[float, float]] = field(default_factory=list)  # The start and the seconds of each load.
     memory: list[tuple[float, int, int]] = field(default_factory=list)
-    """When a model came into memory, or went: its place in the trace, and its bytes, negative where it went."""
+    """Loads and unloads: the time, the model's index in the trace, and its bytes, negative for an unload."""
     waits: "array[float]" = field(default_factory=lambda: array("d"))
-    """What was added to each answered request, by waiting for room and for its load."""
+    """The added wait of each answered request, for memory and load."""
     positions: "array[int]" = field(default_factory=lambda: array("l"))  # Of each of these requests, in the trace.
 
     def started(self, position: int, wait: float, hit: bool) -> None:
-        """Count a request that begins to be worked on."""
+        """Count a request that begins."""
         self.hits += hit
         self.waits.append(wait)
         self.positions.append(position)
 
     def warm(self, begin: int, end: int) -> None:
-        """Count the requests from one position to another: each begins when it comes."""
+        """Count the requests from one position to another: each begins without a wait."""
         self.requests += end - begin
         self.hits += end - begin
         self.waits.frombytes(bytes((end - begin) * self.waits.itemsize))
@@ -92,22 +92,19 @@ class Outcome:
 
     @property
     def load_seconds(self) -> float:
-        """What all loads took together."""
         return math.fsum(seconds for _, seconds in self.loads)
 
     @property
     def lost_seconds(self) -> float:
-        """What callers lost: the added wait of those answered, and the whole bound on waits of each who was refused."""
+        """The seconds that callers lost: the waits of answered requests, and the longest wait for each refused one."""
         return math.fsum(self.waits) + self.wait_seconds * self.refused
 
     @property
     def answered(self) -> int:
-        """Requests that were worked on."""
         return len(self.waits)
 
     @property
     def refused(self) -> int:
-        """Requests that were refused as busy, or too large."""
         return self.busy + self.too_large
 
     def added_wait(self) -> dict[int, float]:
@@ -117,32 +114,32 @@ class Outcome:
 
 
 def quantile(ordered: Sequence[float], percent: float) -> float:
-    """Return the percentile of an ordered list, by nearest rank; 0 of an empty one."""
+    """Return the percentile of an ordered list by nearest rank, or 0 if it is empty."""
     return ordered[max(1, math.ceil(len(ordered) * percent / 100)) - 1] if ordered else 0.0
 
 
 def shown(steps: Iterable[Each], what: str, number: int) -> Iterator[Each]:
-    """Yield the steps of something long, and show on a terminal how far they are."""
+    """Yield steps, and show the progress on a terminal."""
     console = Console(stderr=True)
     yield from track(steps, what, number, console=console, transient=True, disable=not console.is_terminal)
 
 
 def read_trace(path: Path) -> Trace:
-    """Read a trace. SimulationError, with file and line, for whatever is wrong with it."""
+    """Read a trace. Raises SimulationError with file and line."""
     try:
         with path.open("rb") as raw:
             zipped = raw.read(2) == b"\x1f\x8b"
         with gzip.open(path, "rb") if zipped else path.open("rb") as opened:
             return _parsed(path, io.TextIOWrapper(io.BufferedReader(opened), encoding="utf-8-sig"))
     except UnicodeDecodeError:
-        raise SimulationError(f"{path}: this is not text in UTF-8. A trace is lines of commas and numbers.") from None
+        raise SimulationError(f"{path}: this is not UTF-8 text. A trace is comma-separated text.") from None
     except (OSError, EOFError, zlib.error) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise SimulationError(f"{path}: the trace cannot be read ({why}).") from None
 
 
 def write_trace(trace: Trace, path: Path, comment: str = "") -> None:
-    """Write a trace, gzipped if the name says so; the same trace is the same file, byte for byte."""
+    """Write a trace, gzipped if the name ends in .gz. The same trace gives the same bytes."""
     lines = [f"# {line}\n" for line in comment.splitlines()]
     lines.append("# m,id,footprint_mb,cold_ms,warm_ms; then time_ms,id\n")
     for model in trace.models:
@@ -166,25 +163,25 @@ def _parsed(path: Path, lines: io.TextIOWrapper) -> Trace:
             if line.startswith("m,"):
                 model = _model(line)
                 if model.name in places:
-                    raise ValueError(f"the model {model.name!r} is described for the second time. Keep one line.")
+                    raise ValueError(f"the model {model.name!r} is described twice. Remove one of the lines.")
                 places[model.name] = len(models)
                 models.append(model)
             elif line and not line.startswith("#"):
                 at, name = _request(line)
                 if name not in places:
-                    raise ValueError(f"no line above describes the model {name!r}: add `m,{name},…`.")
+                    raise ValueError(f"no line above describes the model {name!r}. Add `m,{name},…`.")
                 if seconds and at < seconds[-1]:
                     why = f"time_ms goes back, from {_number(seconds[-1] * 1e3)} to {_number(at * 1e3)}."
-                    raise ValueError(f"{why} Requests are in time order: sort them.")
+                    raise ValueError(f"{why} Sort the requests by time.")
                 if seconds and at - seconds[0] > LONGEST_SECONDS:
                     why = f"time_ms is {(at - seconds[0]) / 86400:,.0f} days after the first request."
-                    raise ValueError(f"{why} A trace has at most a year: keep the part that you want to plan for.")
+                    raise ValueError(f"{why} The limit is one year. Remove the other requests.")
                 seconds.append(at)
                 which.append(places[name])
         except ValueError as error:
             raise SimulationError(f"{path}:{number}: {error}") from None
     if not seconds:
-        raise SimulationError(f"{path}: there is no request in it. Requests are lines `time_ms,id`.")
+        raise SimulationError(f"{path}: the trace has no requests. Add lines `time_ms,id`.")
     return Trace(tuple(models), seconds, which)
 
 
@@ -201,11 +198,11 @@ def _model(line: str) -> TracedModel:
         raise ValueError(f"{line[:60]!r} is not `m,id,footprint_mb,cold_ms,warm_ms`.")
     size = round(_quantity("footprint_mb", parts[2]) * MEGABYTE)
     if not size:
-        raise ValueError(f"footprint_mb is {parts[2]}: every model takes room. Write what it takes.")
+        raise ValueError(f"footprint_mb is {parts[2]}, but must be above 0.")
     cold, warm = (_quantity(*each, most=1e9) for each in (("cold_ms", parts[3]), ("warm_ms", parts[4])))
     if cold < warm:
         why = f"cold_ms ({parts[3]}) is less than warm_ms ({parts[4]})"
-        raise ValueError(f"{why}, but includes it: a cold request loads, and then does what a warm one does.")
+        raise ValueError(f"{why}, but must include it: a cold request loads the model and then runs like a warm one.")
     return TracedModel(parts[1], size, (cold - warm) / 1e3, warm / 1e3)
 
 
@@ -215,7 +212,7 @@ def _quantity(what: str, text: str, most: float = 1e15) -> float:
     except ValueError:
         value = math.nan
     if not (0 <= value < most):
-        raise ValueError(f"{what} is {text.strip()[:40]!r}: it is a number, 0 or more, and less than {most:.0e}.")
+        raise ValueError(f"{what} is {text.strip()[:40]!r}, but must be a number from 0 to less than {most:.0e}.")
     return value
 
 

@@ -1,8 +1,8 @@
-"""Synthetic zoos: traces of models and requests that look like those people have, made from a seed.
+"""Synthetic traces of models and requests, generated from a seed.
 
-How often models are used follows Zipf's law. Requests of most come at random, more by day than by night; some models
-come in bursts, some by a nightly batch alone, and some by timers. Footprints are log-normal, as sizes of files are, and
-loading takes a moment and then a time in proportion to the footprint, at a rate that differs from model to model.
+The use of models follows Zipf's law. Most requests are random, more by day than by night. Some models are called in
+bursts, some only by a nightly batch, and some by timers. Footprints are log-normal, as file sizes are. A load takes a
+constant time, plus a time in proportion to the footprint, at a rate that differs between models.
 """
 
 import math
@@ -21,7 +21,7 @@ _TIMERS = 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0
 
 @dataclass(frozen=True)
 class Workload:
-    """What a synthetic zoo is like; `generate --help` and the module say what these are."""
+    """The parameters of a synthetic trace. `generate --help` and the module's docstring explain them."""
 
     models: int = 40
     requests: int = 20_000
@@ -39,11 +39,11 @@ class Workload:
 
 
 def generate(zoo: Workload) -> Trace:
-    """Return the trace; the same zoo is the same trace. Raises SimulationError for a zoo without calls."""
+    """Generate a trace. The same parameters give the same trace. Raises SimulationError if it has no calls."""
     chance = random.Random(zoo.seed)
     models = tuple(_model(zoo, number, chance) for number in range(zoo.models))
     shares = [1 / rank**zoo.zipf for rank in range(1, zoo.models + 1)]
-    chance.shuffle(shares)  # so that use has nothing to do with the order or the size
+    chance.shuffle(shares)  # So use is independent of order and size.
     every = zoo.requests / sum(shares)
     nightly, bursty, timed = (round(share * zoo.models) for share in (zoo.nightly, zoo.bursty, zoo.periodic))
     requests: list[tuple[float, int]] = []
@@ -61,7 +61,7 @@ def generate(zoo: Workload) -> Trace:
     requests.sort()
     if not requests:
         raise SimulationError(
-            f"Chance gave this zoo none of its {zoo.requests} requests: ask for more, or another seed."
+            f"The generated trace has none of its {zoo.requests} requests. Increase --requests, or change --seed."
         )
     return Trace(models, array("d", (time for time, _ in requests)), array("l", (which for _, which in requests)))
 
@@ -76,7 +76,7 @@ def _model(zoo: Workload, number: int, chance: random.Random) -> TracedModel:
 
 
 def _days(zoo: Workload, count: float, chance: random.Random) -> Iterator[float]:
-    """Return times at random, more of them by day than by night (thinning; Lewis and Shedler 1979)."""
+    """Yield random times, more by day than by night (thinning, Lewis and Shedler 1979)."""
     most, time = 1 + zoo.diurnal, 0.0
     end = zoo.hours * 3600
     while (time := time + chance.expovariate(count * most / end)) < end:
@@ -86,7 +86,7 @@ def _days(zoo: Workload, count: float, chance: random.Random) -> Iterator[float]
 
 
 def _bursts(zoo: Workload, count: float, chance: random.Random) -> Iterator[float]:
-    """Return times in a few bursts of some minutes each, which begin by day more than by night."""
+    """Yield times in a few bursts of some minutes each, more by day than by night."""
     end = zoo.hours * 3600
     many = max(1.0, min(count / 5, zoo.hours / 3))
     for begin in _days(zoo, many, chance):
@@ -97,8 +97,7 @@ def _bursts(zoo: Workload, count: float, chance: random.Random) -> Iterator[floa
 
 
 def _timer(zoo: Workload, count: float, chance: random.Random) -> Iterator[float]:
-    """Return times as far apart as one of the periods that people set timers to, each up to two seconds late, and one
-    to three calls each time."""
+    """Yield times of a timer with one of the usual periods: each up to two seconds late, with one to three calls."""
     end, calls = zoo.hours * 3600, chance.randint(1, 3)
     period = min(_TIMERS, key=lambda seconds: abs(math.log(seconds * count / calls / end)))
     time = chance.random() * period
@@ -109,7 +108,7 @@ def _timer(zoo: Workload, count: float, chance: random.Random) -> Iterator[float
 
 
 def _nights(zoo: Workload, count: float, chance: random.Random) -> Iterator[float]:
-    """Return times in one pass each night, evenly one after the other."""
+    """Yield times in one pass each night, evenly spaced."""
     nights = max(1, math.ceil(zoo.hours / 24))
     begins, ends = NIGHT_SECONDS
     each = max(1, round(count / nights))

@@ -1,1 +1,1 @@
-"""Files near the server: each load's files are copied into a bounded folder first, and stay until others need room."""
+"""Caches model files near the server: a bounded directory, into which files are copied before a load."""

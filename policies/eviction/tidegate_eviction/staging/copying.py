@@ -1,4 +1,4 @@
-"""One copy of a model's files into the folder near the server: each file is verified, and all are copied or none."""
+"""Copies a model's files to the cache: each file is verified, and all are copied or none."""
 
 import errno
 import hashlib
@@ -9,19 +9,19 @@ from threading import Event
 
 from .sources import Contents, SourceFile
 
-THREADS = 4  # Files that are copied at a time: each has its round trips, so one after the other takes long.
+THREADS = 4  # Files copied at the same time, because each has its own round trips.
 
 
 class StagingError(Exception):
-    """Says why a model's files cannot be staged."""
+    """A model's files cannot be staged."""
 
 
 class ChangedError(StagingError):
-    """A model's files changed while they were copied."""
+    """A model's files changed during the copy."""
 
 
 def copy(contents: Contents, target: Path, stop: Event) -> None:
-    """Copy everything into an empty folder; raises StagingError and OSError, and then the folder holds a part."""
+    """Copy everything to an empty directory. Raises StagingError and OSError, and then leaves a partial copy."""
     for folder in contents.listing.folders:
         (target / folder).mkdir()
     failed = Event()
@@ -46,9 +46,9 @@ def _copy_file(contents: Contents, target: Path, file: SourceFile, stop: tuple[E
                 digest.update(chunk)
             written.write(chunk)
             size += len(chunk)
-        runs = file.is_executable or (known is not None and known.executable)  # a bucket keeps no file modes
+        runs = file.is_executable or (known is not None and known.executable)  # A bucket has no file modes.
         os.fchmod(written.fileno(), 0o755 if runs else 0o644)
     if known is not None and digest.hexdigest() != known.sha256:
-        raise StagingError(f"{file.path} of model {contents.model} has other content than was registered")
+        raise StagingError(f"{file.path} of model {contents.model} differs from the registered file")
     if size != file.size:
-        raise ChangedError(f"{file.path} of model {contents.model} changed while it was copied")
+        raise ChangedError(f"{file.path} of model {contents.model} changed during the copy")

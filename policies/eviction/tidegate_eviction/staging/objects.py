@@ -1,6 +1,6 @@
-"""Models in an object store, read there for the folder near the server.
+"""Reads models from an object store, for the cache.
 
-Credentials are those of the environment, as each cloud's own tools find them (for AWS: keys, IRSA, the instance's).
+Credentials come from the environment, as for each cloud's own tools (for AWS: keys, IRSA, the instance's).
 """
 
 import errno
@@ -19,7 +19,7 @@ from tidegate_contracts.object_url import open_store, parsed
 
 from .sources import CHUNK_BYTES, Listing, SourceFile
 
-FRESH_SECONDS: Final = 1.0  # For so long one listing of the whole repository does for each of its models.
+FRESH_SECONDS: Final = 1.0  # For this time, one listing of the whole repository serves all models.
 _RETRY: Final[Any] = {"max_retries": 6, "retry_timeout": timedelta(seconds=30)}
 
 
@@ -27,7 +27,7 @@ class ObjectStore:
     """A repository in an object store."""
 
     def __init__(self, url: str) -> None:
-        """Open it, without a request; raises ValueError for what is no URL of one."""
+        """Open the store without a request. Raises ValueError for an invalid URL."""
         self.url = url
         place = parsed(url)
         self._store = open_store(place, place.folders, retry_config=_RETRY)
@@ -36,19 +36,19 @@ class ObjectStore:
         self._read: dict[tuple[str, str], bytes] = {}
 
     def look(self) -> None:
-        """List the whole repository; raises OSError."""
+        """List the whole repository. Raises OSError."""
         self._listed, self._listed_at = self._list(""), monotonic()
         there = {(f"{model}/{file.path}", file.mark) for model, files in self._listed.items() for file in files}
         self._read = {key: data for key, data in self._read.items() if key in there}
 
     def model(self, name: str) -> "ObjectSource | None":
-        """Return a model as it lies there now; None where it does not. Raises OSError."""
+        """Return a model as it is now, or None if it does not exist. Raises OSError."""
         fresh = monotonic() - self._listed_at < FRESH_SECONDS
         files = (self._listed if fresh else self._list(f"{name}/")).get(name)
         return None if files is None else ObjectSource(self, name, tuple(files))
 
     def read(self, path: str, mark: str, size: int) -> bytes:
-        """Return a small object, which is read once for each state of it."""
+        """Return a small object, read once for each state."""
         if (path, mark) not in self._read:
             self._read[path, mark] = b"".join(self.chunks(path, size))
         return self._read[path, mark]
@@ -80,7 +80,7 @@ class ObjectStore:
 
 @dataclass(frozen=True)
 class ObjectSource:
-    """One model there, as it was listed."""
+    """One model in the store, as it was listed."""
 
     store: ObjectStore
     name: str
@@ -88,17 +88,17 @@ class ObjectSource:
 
     @property
     def where(self) -> str:
-        """Its URL."""
         return f"{self.store.url}/{self.name}"
 
     def folders(self) -> list[str]:
-        """Return the names of the folders right below."""
+        """Return the names of the top-level directories."""
         return [path for path in self.listing().folders if "/" not in path]
 
     def listing(self, without: Collection[str] = ()) -> Listing:
-        """Return everything but what lies in these folders right below.
+        """Return everything except the content of these top-level directories.
 
-        An empty object named like a version stands for an empty folder, as consoles make them: ensembles have some.
+        An empty object named like a version stands for an empty directory, as consoles create them. Ensembles have such
+        directories.
         """
         files = [file for file in self.files if file.path and file.path.partition("/")[0] not in without]
         empty = {file.path for file in files if not file.size and file.path.isdecimal()}
@@ -107,14 +107,13 @@ class ObjectSource:
         return Listing(tuple(file for file in files if file.path not in empty), tuple(folders))
 
     def read(self, path: str, most: int) -> bytes:
-        """Return a small file's content; raises OSError for one that is larger, too."""
+        """Return a small file's content. Raises OSError, also for a larger file."""
         file = self._file(path)
         if file.size > most:
-            raise OSError(errno.EFBIG, f"it has more than {most} bytes")
+            raise OSError(errno.EFBIG, f"it is larger than {most} bytes")
         return self.store.read(f"{self.name}/{path}", file.mark, file.size)
 
     def chunks(self, path: str) -> Iterator[bytes]:
-        """Yield a file's content."""
         return self.store.chunks(f"{self.name}/{path}", self._file(path).size)
 
     def _file(self, path: str) -> SourceFile:

@@ -1,4 +1,4 @@
-"""The files of a model where they lie: how large each is, whether it has changed, and what is in it."""
+"""The source files of a model: sizes, changes and contents."""
 
 import errno
 import hashlib
@@ -13,29 +13,29 @@ from typing import Protocol
 from tidegate_contracts.manifest import ManifestFile
 
 CHUNK_BYTES = 1 << 20
-PYTHON_CACHE = "__pycache__"  # What a load leaves itself in a folder that can be written: no content.
+PYTHON_CACHE = "__pycache__"  # Written by a load in a writable directory, so it is not content.
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
     """One file of a model."""
 
-    path: str  # Below the model's folder, with `/` between its steps.
+    path: str  # Below the model's directory, separated by `/`.
     size: int  # Bytes.
-    mark: str  # Changes with its content: when it was modified, or what object storage calls its state.
+    mark: str  # Changes with the content: the time of modification, or the state in an object store.
     is_executable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What lies in a model's folder; the files in an order that is always the same."""
+    """The content of a model's directory. The files have a fixed order."""
 
     files: tuple[SourceFile, ...] = ()
-    folders: tuple[str, ...] = ()  # Paths of all folders, empty ones too, each after the one that it is in.
-    linked: tuple[str, ...] = ()  # Paths of links to folders, which are not followed.
+    folders: tuple[str, ...] = ()  # All directories, including empty ones, parents first.
+    linked: tuple[str, ...] = ()  # Links to directories, which are not followed.
 
     def stamp(self, more: str = "") -> str:
-        """Return a fingerprint of what is there, and of `more`."""
+        """Return a fingerprint of the content and of `more`."""
         seen = hashlib.sha256(more.encode())
         for file in self.files:
             seen.update(f"{file.path}\0{file.size}\0{file.mark}\0".encode(errors="surrogateescape"))
@@ -43,20 +43,20 @@ class Listing:
 
 
 class ModelSource(Protocol):
-    """The folder of one model."""
+    """The directory of one model."""
 
     @property
     def where(self) -> str:
         """Its path or URL."""
 
     def folders(self) -> list[str]:
-        """Return the names of the folders right below."""
+        """Return the names of the top-level directories."""
 
     def listing(self, without: Collection[str] = ()) -> Listing:
-        """Return everything but what lies in these folders right below."""
+        """Return everything except the content of these top-level directories."""
 
     def read(self, path: str, most: int) -> bytes:
-        """Return a small file's content; raises OSError for one that is larger, too."""
+        """Return a small file's content. Raises OSError, also for a larger file."""
 
     def chunks(self, path: str) -> Iterator[bytes]:
         """Yield a file's content."""
@@ -64,21 +64,19 @@ class ModelSource(Protocol):
 
 @dataclass(frozen=True)
 class FolderSource:
-    """A model in a mounted folder."""
+    """A model in a mounted directory."""
 
     path: Path
 
     @property
     def where(self) -> str:
-        """Its path."""
         return str(self.path)
 
     def folders(self) -> list[str]:
-        """Return the names of the folders right below."""
         return [entry.name for entry in os.scandir(self.path) if entry.is_dir()]
 
     def listing(self, without: Collection[str] = ()) -> Listing:
-        """Return everything but what lies in these folders right below; links to nothing are passed over."""
+        """Return everything except the content of these top-level directories. Broken links are skipped."""
         files, all_folders, linked = list[SourceFile](), list[str](), list[str]()
         for where, folders, names in os.walk(self.path):
             folders[:] = sorted(name for name in folders if name != PYTHON_CACHE)
@@ -91,26 +89,25 @@ class FolderSource:
                 full = os.path.join(where, name)
                 try:
                     found = os.stat(full)
-                except FileNotFoundError:  # a link to nothing, or it has just gone
+                except FileNotFoundError:  # A broken link, or it was just removed.
                     continue
                 path, executable = os.path.relpath(full, self.path), bool(found.st_mode & stat.S_IXUSR)
                 files.append(SourceFile(path, found.st_size, str(found.st_mtime_ns), executable))
         return Listing(tuple(files), tuple(all_folders), tuple(linked))
 
     def read(self, path: str, most: int) -> bytes:
-        """Return a small file's content; raises OSError, also for what is no file and could block."""
+        """Return a small file's content. Raises OSError, also for other objects that could block."""
         with self._open(path) as file:
             data = file.read(most + 1)
         if len(data) > most:
-            raise OSError(errno.EFBIG, f"it has more than {most} bytes")
+            raise OSError(errno.EFBIG, f"it is larger than {most} bytes")
         return data
 
     def chunks(self, path: str) -> Iterator[bytes]:
-        """Yield a file's content."""
         with self._open(path) as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
             while chunk := file.read(CHUNK_BYTES):
-                # The volume goes on while this chunk is used: the kernel by itself reads less ahead than that takes.
+                # Read ahead while this chunk is used: the kernel by itself reads less ahead.
                 os.posix_fadvise(file.fileno(), file.tell(), CHUNK_BYTES, os.POSIX_FADV_WILLNEED)
                 yield chunk
 
@@ -118,23 +115,23 @@ class FolderSource:
         file = open(self.path / path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             file.close()
-            raise OSError(errno.EINVAL, "it is no file")
+            raise OSError(errno.EINVAL, "it is not a regular file")
         return file
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What one load of a model reads of its folder."""
+    """The files that one load of a model reads."""
 
     model: str
     stamp: str  # Changes with the content.
     listing: Listing
     source: ModelSource
-    parts: tuple[str, ...] = ()  # Models that are loaded with it.
+    parts: tuple[str, ...] = ()  # Models that load with it.
     manifest: Mapping[str, ManifestFile] = field(default_factory=dict)
-    """What a manifest says of files, by their path: of versions that the client published."""
+    """The manifest entries of files, by path, for versions that the client published."""
 
     @property
     def key(self) -> tuple[str, str]:
-        """Model and stamp: what it is staged under."""
+        """The model and the stamp, which name its copy."""
         return self.model, self.stamp

@@ -1,13 +1,13 @@
-"""Copies of models in a bounded folder near the server; for others the copy goes that a load read longest ago.
+"""Copies of models in a bounded directory near the server. The least recently read copies are removed first.
 
-    <folder>/models/<model>           a link, the server's repository: to the copy, or past it to the source
-            /files/<model>/<stamp>/   a whole copy: it comes by one rename, and never changes
-            /empty/                   where the link of a model leads whose copy is deleted and whose source is a bucket
-            /partial/                 copies and deletions under way; emptied at each start
+    <folder>/models/<model>           a link in the server's repository, to the copy or to the source
+            /files/<model>/<stamp>/   a complete copy, created by one rename and never changed
+            /empty/                   the target of links whose copy is deleted and whose source is a bucket
+            /partial/                 copies and deletions in progress, emptied at each start
             /boot                     the boot ID of the machine at the last start
 
-A kill leaves these names right at every instant. A machine that stops may leave files without their content, so all
-copies go after another boot.
+These names are valid at every moment, even if the process is killed. After a crash of the machine, files may lack their
+content, so all copies are removed after another boot.
 """
 
 import asyncio
@@ -33,70 +33,68 @@ from .copying import ChangedError, StagingError, copy
 from .sources import Contents
 
 MODELS: Final = Path(eviction_process.STAGED_REPOSITORY).name
-BLOCK: Final = 4096  # Bytes: file systems and Kubernetes count files in whole blocks, and each folder as one.
-TRIES = 3  # Times that a model is copied which changes meanwhile.
-ROOM_SECONDS = 600.0  # How long a load waits for room that other loads use, if the server cannot read the source.
-_POLL_SECONDS = 0.2  # Between two tries to get this room.
+BLOCK: Final = 4096  # File systems and Kubernetes count whole blocks, and one for each directory.
+TRIES = 3  # Attempts to copy a model that changes meanwhile.
+ROOM_SECONDS = 600.0  # The longest wait for space that other loads use, if the server cannot read the source.
+_POLL_SECONDS = 0.2  # Between two attempts to get space.
 _THREADS = 16
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
-_IN_USE = "all of the staging folder is in use by loads under way"
+_IN_USE = "loads in progress use the whole staging directory"
 Key = tuple[str, str]
-"""A model, and the stamp of its copy."""
+"""A model and the stamp of its copy."""
 Result = TypeVar("Result")
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class StagingCounts:
-    """What happened since the start, and what copies take."""
+    """Counters since the start, and the size of the copies."""
 
-    found: int = 0  # Loads whose files were staged.
+    found: int = 0  # Loads whose files were cached.
     copied: int = 0  # Loads that waited for copies.
-    passed: int = 0  # Loads from the source itself: their files did not fit, or could not be written.
-    bytes: int = 0  # Bytes of files that were copied.
+    passed: int = 0  # Loads directly from the source, because the files did not fit or could not be written.
+    bytes: int = 0  # Copied bytes.
     used_bytes: int = 0
     size_bytes: int = 0
 
 
 def disk_bytes(contents: Contents) -> int:
-    """Return the bytes that the copy of a model takes."""
+    """Return the bytes of a model's copy."""
     listing = contents.listing
     return BLOCK * (2 + len(listing.folders) + sum(-(-file.size // BLOCK) for file in listing.files))
 
 
 @dataclass(eq=False)
 class Stager:
-    """Stages the models of one pool. Its state belongs to the event loop; what blocks runs on threads."""
+    """Stages the models of one pool. Its state belongs to the event loop. Blocking work runs on threads."""
 
     settings: Staging
     contents: Callable[[str], Contents | None]
-    """Returns what a load of a model reads now; blocks, raises RepositoryError and OSError."""
+    """Returns the files that a load of a model reads now. Blocks, raises RepositoryError and OSError."""
     repository: Path | None
-    """The repository as a folder that the server can read, too; None for a bucket."""
+    """The repository if it is a directory, which the server can read, too. None: a bucket."""
     counts: StagingCounts = field(default_factory=StagingCounts)
 
     def __post_init__(self) -> None:
         self.folder = Path(self.settings.folder)
         self.copies: dict[Key, int] = {}
-        """The bytes of each copy, those under way too; the one that was read longest ago comes first."""
+        """The bytes of each copy, including those in progress. The least recently read comes first."""
         self._copying: dict[Key, asyncio.Task[None]] = {}
-        self._loads: dict[int, tuple[Key, ...]] = {}  # What loads under way read, by their numbers: it stays.
-        self._doubted: set[Key] = set()  # What failed loads have read.
+        self._loads: dict[int, tuple[Key, ...]] = {}  # The copies that loads in progress read, by number. They stay.
+        self._doubted: set[Key] = set()  # Copies that failed loads have read.
         self._room = asyncio.Lock()
         self._stop = Event()
         self._threads = ThreadPoolExecutor(_THREADS, "staging")
 
     @property
     def used_bytes(self) -> int:
-        """Bytes of all copies, those under way too."""
         return sum(self.copies.values())
 
     def snapshot(self) -> StagingCounts:
-        """Return the counts as they are now."""
         return replace(self.counts, used_bytes=self.used_bytes, size_bytes=self.settings.size_bytes)
 
     def open(self) -> None:
-        """Make the folder, and find the copies of a predecessor; blocks, raises OSError."""
+        """Create the directories, and find the copies of an earlier start. Blocks, raises OSError."""
         shutil.rmtree(self.folder / "partial", ignore_errors=True)
         self._make_folders()
         boot, known = _BOOT.read_bytes(), self.folder / "boot"
@@ -111,14 +109,14 @@ class Stager:
                 link.unlink()
 
     async def close(self) -> None:
-        """End the copies under way."""
+        """Stop the copies in progress."""
         self._stop.set()
         await asyncio.gather(*self._copying.values(), return_exceptions=True)
         self._threads.shutdown(wait=False)
 
     async def ensure(self, number: int, model: str) -> float:
-        """Have the server find a model and its parts with their content of now, which stays until this load is `done`;
-        return how many seconds were spent on copying. Raises StagingError."""
+        """Make the present files of a model and its parts available until this load is `done`. Return the seconds of
+        copying. Raises StagingError."""
         began = monotonic()
         for tries_left in reversed(range(TRIES)):
             try:
@@ -133,13 +131,13 @@ class Stager:
         raise AssertionError
 
     def done(self, number: int, *, failed: bool = False) -> None:
-        """A load has ended: others may have the room of its files. What a failed one has read is copied again."""
+        """Note the end of a load: its copies may be removed. The copies that a failed load has read are made again."""
         keys = self._loads.pop(number, ())
         if failed:
             self._doubted.update(key for key in keys if key in self.copies)
 
     def forget_loads(self) -> None:
-        """The server is lost, and all loads with it."""
+        """Forget all loads, because the server has ended."""
         self._loads.clear()
 
     def _look(self, model: str) -> list[Contents]:
@@ -147,14 +145,14 @@ class Stager:
         return [] if found is None else [found, *filter(None, map(self.contents, found.parts))]
 
     async def _bring(self, number: int, model: str, wanted: Sequence[Contents], until: float) -> bool:
-        """Have the server find these, or their source; tell whether they were copied for this load."""
+        """Make copies or sources available. Return whether they were copied for this load."""
         linked = [path for each in wanted for path in each.listing.linked]
         together, size = sum(map(disk_bytes, wanted)), self.settings.size_bytes
         why, is_copied = "", False
         if linked:
-            why = f"{linked[0]} is a link to a folder"
+            why = f"{linked[0]} is a link to a directory"
         elif together > size:
-            why = f"its files take {together} bytes, and the staging folder has {size}"
+            why = f"its files need {together} bytes, but the staging directory has {size}"
         else:
             while not (has_room := await self._make_room(number, wanted)):
                 if self.repository is not None or monotonic() >= until:
@@ -175,7 +173,7 @@ class Stager:
         if why:
             self._loads.pop(number, None)
             self.counts.passed += 1
-            log.warning("%s is loaded from the repository itself: %s", model, why)
+            log.warning("%s is loaded directly from the repository: %s", model, why)
         elif is_copied:
             self.counts.copied += 1
         else:
@@ -183,12 +181,12 @@ class Stager:
         return is_copied and not why
 
     async def _make_room(self, number: int, wanted: Sequence[Contents]) -> bool:
-        """Begin the copies that are missing, and keep all for this load; False where loads under way use the room."""
+        """Start the missing copies, and keep all of them for this load. Return False if other loads use the space."""
         async with self._room:
             self._loads.pop(number, None)
             for each in wanted:
                 if self._is_free(each.key) and not await self._on_thread(self._is_whole, each):
-                    log.warning("the copy of %s is not whole: it is copied again", each.model)
+                    log.warning("the copy of %s is incomplete, so it is copied again", each.model)
                     await self._discard(each.key)
             keys = tuple(each.key for each in wanted)
             new = [each for each in wanted if each.key not in self.copies]
@@ -200,19 +198,20 @@ class Stager:
                 if lacking <= 0:
                     break
                 lacking -= self.copies[key]
-                log.info("the copy of %s goes", key[0], extra={"said": {"model": key[0], "bytes": self.copies[key]}})
+                removed = {"model": key[0], "bytes": self.copies[key]}
+                log.info("the copy of %s is removed", key[0], extra={"said": removed})
                 await self._discard(key)
             self._loads[number] = keys
             for each in new:
                 self.copies[each.key] = disk_bytes(each)
                 task = self._copying[each.key] = asyncio.create_task(self._copy(each))
-                task.add_done_callback(lambda done: done.cancelled() or done.exception())  # for those who wait for it
+                task.add_done_callback(lambda done: done.cancelled() or done.exception())  # Retrieves the exception.
             for key in keys:
-                self.copies[key] = self.copies.pop(key)  # read last
+                self.copies[key] = self.copies.pop(key)  # Read last.
         return True
 
     def _is_free(self, key: Key) -> bool:
-        """Tell whether a copy may be deleted."""
+        """Return whether a copy may be deleted."""
         in_use = any(key in keys for keys in self._loads.values())
         return key in self.copies and key not in self._copying and not in_use
 
@@ -226,7 +225,7 @@ class Stager:
                 partial.mkdir()
                 copy(contents, partial, self._stop)
                 if (again := self.contents(model)) is None or again.key != contents.key:
-                    raise ChangedError(f"model {model} changes while it is copied")
+                    raise ChangedError(f"model {model} changed during the copy")
                 place = self._place(contents.key)
                 place.parent.mkdir(exist_ok=True)
                 partial.rename(place)
@@ -243,7 +242,7 @@ class Stager:
             del self._copying[contents.key]
 
     async def _link(self, model: str, wanted: Sequence[Contents], *, is_staged: bool) -> None:
-        """Have the server find the copies of these, or their source; copies of their earlier contents go."""
+        """Link models to their copies or sources, and remove copies of earlier contents."""
         async with self._room:
             if not wanted:
                 await self._on_thread(self._point, model, None)
@@ -261,7 +260,7 @@ class Stager:
         self._doubted.discard(key)
 
     def _delete(self, key: Key) -> None:
-        """Delete a copy. The server still finds a folder where it has read the copy."""
+        """Delete a copy. The server still finds a directory where it has read the copy."""
         self._make_folders()
         place, gone, link = self._place(key), self._new(), self.folder / MODELS / key[0]
         if link.is_symlink() and link.readlink() == Path("..", "files", *key):
@@ -271,7 +270,7 @@ class Stager:
         shutil.rmtree(gone, ignore_errors=True)
 
     def _is_whole(self, contents: Contents) -> bool:
-        """Tell whether a copy has every file in its size, and no failed load has read it."""
+        """Return whether a copy has every file in its size, and no failed load has read it."""
         place = self._place(contents.key)
         if contents.key in self._doubted:
             return False
@@ -307,7 +306,7 @@ class Stager:
 
 
 def _taken(folder: Path) -> int:
-    blocks = 1  # of the folder around it
+    blocks = 1  # The directory itself.
     for where, _, names in os.walk(folder):
         blocks += 1 + sum(-(-os.stat(os.path.join(where, name)).st_size // BLOCK) for name in names)
     return BLOCK * blocks

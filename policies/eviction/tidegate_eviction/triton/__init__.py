@@ -1,1 +1,1 @@
-"""The Triton beside the policy: how it is controlled, how much memory it has, what its repository holds."""
+"""The policy's Triton: its model control, its memory, and its repository."""

@@ -15,43 +15,43 @@ from tidegate_contracts import triton
 from tritonclient.grpc import service_pb2 as messages
 from tritonclient.grpc import service_pb2_grpc
 
-CALL_SECONDS = 10.0  # Seconds that a call may take that changes nothing.
+CALL_SECONDS = 10.0  # The timeout of a call that changes nothing.
 RECONNECT_MILLISECONDS = 500
 _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.max_receive_message_length", -1),
-    ("grpc.enable_http_proxy", 0),  # Triton is in the same pod, whatever the environment says
+    ("grpc.enable_http_proxy", 0),  # Triton is in the same pod, whatever the environment sets.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1000),  # what one attempt may take
+    ("grpc.min_reconnect_backoff_ms", 1000),  # The timeout of one attempt.
     ("grpc.max_reconnect_backoff_ms", RECONNECT_MILLISECONDS),
 ]
 _RESTRICTED = "restricted"
-NOTHING_SECONDS = 60.0  # Seconds after which a load without an answer, of which the index says nothing, has failed.
-UNLOAD_SECONDS = 350.0  # Seconds that an unload may take: requests in flight end first (SageMaker's figure).
-IGNORED_SECONDS = 20.0  # Seconds after which a model that is still ready was not unloaded.
-FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS = 0.03, 1.0  # Seconds between two looks at the index, at first and at last.
-LONGER = 1.07  # Each pause is so much longer than the one before: an end is seen a fifteenth of its time later at most.
+NOTHING_SECONDS = 60.0  # A load without a response that the index does not show has failed after this time.
+UNLOAD_SECONDS = 350.0  # The timeout of an unload: requests in flight end first (SageMaker's figure).
+IGNORED_SECONDS = 20.0  # A model that is still ready after this time was not unloaded.
+FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS = 0.03, 1.0  # Seconds between two reads of the index, at first and at last.
+LONGER = 1.07  # Each pause is longer by this factor, so an end is detected at most a fifteenth of its time late.
 log = logging.getLogger(__name__)
 
 
 class ServerCallError(Exception):
-    """A call to Triton that failed, or had no answer in time; the text is for people."""
+    """A call to Triton failed or timed out."""
 
 
 class RefusedError(ServerCallError):
-    """Triton answered with an error, whose text this is."""
+    """Triton returned this error."""
 
 
 class LostError(ServerCallError):
-    """There is no connection to Triton, or it broke: it is not known what became of the call."""
+    """There is no connection to Triton, or it broke: the outcome of the call is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionState:
-    """One version of a model, as the repository index has it."""
+    """One version of a model in the repository index."""
 
     version: int
     state: str  # READY, LOADING, UNLOADING or UNAVAILABLE.
-    reason: str  # Why it is not ready, in Triton's words; `unloaded` once an unload is through.
+    reason: str  # Why it is not ready, in Triton's words. `unloaded` after an unload.
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +61,20 @@ class ModelIndex:
     models: Mapping[str, tuple[VersionState, ...]]
 
     def in_state(self, model: str, state: str) -> tuple[int, ...]:
-        """Return the versions of a model that are in a state, in order."""
+        """Return the versions of a model in a state, in order."""
         return tuple(sorted(each.version for each in self.models.get(model, ()) if each.state == state))
 
     def having(self, state: str) -> frozenset[str]:
-        """Return the models that have a version in a state."""
+        """Return the models with a version in a state."""
         return frozenset(name for name in self.models if self.in_state(name, state))
 
     def why_not(self, model: str) -> str:
-        """Return why a model is not ready, in Triton's words; nothing where it says nothing."""
-        said = {each.reason for each in self.models.get(model, ()) if each.state == "UNAVAILABLE" and each.reason}
-        return "; ".join(sorted(said - {"unloaded"}))
+        """Return why a model is not ready, in Triton's words, or an empty text."""
+        reasons = {each.reason for each in self.models.get(model, ()) if each.state == "UNAVAILABLE" and each.reason}
+        return "; ".join(sorted(reasons - {"unloaded"}))
 
     def is_unloaded(self, model: str) -> bool:
-        """Tell whether nothing of a model is in memory as far as Triton knows: every version `unloaded`, or failed."""
+        """Return whether Triton has nothing of a model in memory: every version is `unloaded`, or failed."""
         return all(each.state in ("", "UNAVAILABLE") for each in self.models.get(model, ()))
 
 
@@ -89,8 +89,8 @@ class TritonControl:
         self._stub: Any = None
 
     async def connect(self) -> None:
-        """Connect anew, with the certificates as they are now; waits until Triton is there."""
-        said = ""
+        """Connect with the present certificates. Waits until Triton is ready."""
+        logged = ""
         while True:
             await self.close()
             try:
@@ -100,39 +100,39 @@ class TritonControl:
                     await self._channel.channel_ready()
                 if (await self._call("ServerLive", messages.ServerLiveRequest(), CALL_SECONDS)).live:
                     return
-                why = f"Triton at {self.address} says that it is not alive"
+                why = f"Triton at {self.address} reports that it is not alive"
             except TimeoutError:
-                why = f"there is no answer at {self.address}"
+                why = f"no response from {self.address}"
             except ServerCallError as error:
                 why = str(error)
-            if why != said:
+            if why != logged:
                 log.info("waiting for Triton: %s", why)
-            said = why
+            logged = why
             await asyncio.sleep(RECONNECT_MILLISECONDS / 1000)
 
     async def lost(self) -> None:
-        """Wait until the connection breaks, which is how the end of Triton shows at once."""
+        """Wait until the connection breaks, which shows the end of Triton immediately."""
         assert self._channel is not None
-        # Another connection may be to another Triton, however soon it is there.
+        # Another connection may lead to another Triton, even shortly afterwards.
         await self._channel.wait_for_state_change(grpc.ChannelConnectivity.READY)
 
     async def close(self) -> None:
-        """Close the connection; calls that are under way end with LostError."""
+        """Close the connection. Calls in progress end with LostError."""
         channel, self._channel, self._stub = self._channel, None, None
         if channel is not None:
             await channel.close()
 
     async def index(self) -> ModelIndex:
-        """Return the repository index; raises ServerCallError."""
+        """Return the repository index. Raises ServerCallError."""
         answer = await self._call("RepositoryIndex", messages.RepositoryIndexRequest(), CALL_SECONDS)
         models: dict[str, tuple[VersionState, ...]] = {}
         for each in answer.models:
-            said = (VersionState(int(each.version), each.state, each.reason),) if each.version else ()
-            models[each.name] = models.get(each.name, ()) + said
+            found = (VersionState(int(each.version), each.state, each.reason),) if each.version else ()
+            models[each.name] = models.get(each.name, ()) + found
         return ModelIndex(models)
 
     async def served(self) -> dict[str, tuple[int, ...]]:
-        """Return what is served, with its versions, even from a folder that has gone; raises ServerCallError."""
+        """Return the served models and versions, even of removed directories. Raises ServerCallError."""
         answer = await self._call("ModelStatistics", messages.ModelStatisticsRequest(), CALL_SECONDS)
         versions: dict[str, tuple[int, ...]] = {}
         for each in answer.model_stats:
@@ -142,9 +142,9 @@ class TritonControl:
     async def load(
         self, model: str, seconds: float | None, config: str | None = None, files: Mapping[str, bytes] | None = None
     ) -> None:
-        """Load a model. `config` (JSON) takes the place of its config.pbtxt, `files` that of its whole folder.
+        """Load a model. `config` (JSON) replaces its config.pbtxt, and `files` its directory.
 
-        Raises RefusedError when the load failed, another ServerCallError when that is not known.
+        Raises RefusedError if the load failed, and another ServerCallError if that is unknown.
         """
         request = messages.RepositoryModelLoadRequest(model_name=model)
         if config is not None:
@@ -154,19 +154,19 @@ class TritonControl:
         await self._call("RepositoryModelLoad", request, seconds)
 
     async def unload(self, model: str, seconds: float) -> None:
-        """Begin to unload a model, and none of its parts: the index says when it is through; raises ServerCallError."""
+        """Begin to unload a model without its parts. The index shows the end. Raises ServerCallError."""
         request = messages.RepositoryModelUnloadRequest(model_name=model)
         request.parameters["unload_dependents"].bool_param = False
         await self._call("RepositoryModelUnload", request, seconds)
 
     async def text(self, model: str, output: str, seconds: float) -> bytes:
-        """Call a model that has no input and one output, a text; raises ServerCallError."""
+        """Call a model without inputs and with one text output. Raises ServerCallError."""
         request = messages.ModelInferRequest(model_name=model)
         request.outputs.add(name=output)
         answer = await self._call("ModelInfer", request, seconds)
         raw: bytes = answer.raw_output_contents[0] if answer.raw_output_contents else b""
         if len(raw) < 4 or struct.unpack_from("<I", raw)[0] != len(raw) - 4:
-            raise RefusedError(f"what {model} answers is no text")
+            raise RefusedError(f"the output of {model} is not text")
         return raw[4:]
 
     async def _call(self, method: str, request: Any, seconds: float | None) -> Any:
@@ -175,18 +175,18 @@ class TritonControl:
         try:
             return await getattr(self._stub, method)(request, timeout=seconds, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
-            said = error.details() or error.code().name
-            # Triton says UNAVAILABLE of a wrong secret, too.
-            if error.code() is grpc.StatusCode.UNAVAILABLE and _RESTRICTED in said:
+            details = error.details() or error.code().name
+            # Triton also returns UNAVAILABLE for a wrong secret.
+            if error.code() is grpc.StatusCode.UNAVAILABLE and _RESTRICTED in details:
                 raise RefusedError(
-                    f"Triton was started with another control secret than the one of this policy: {said}"
+                    f"Triton was started with another control secret than this policy's: {details}"
                 ) from None
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-                raise ServerCallError(f"Triton did not answer {method} within {seconds:g} s") from None
+                raise ServerCallError(f"Triton did not respond to {method} within {seconds:g} s") from None
             if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
-                raise LostError(f"the connection to Triton at {self.address} broke: {said}") from None
-            raise RefusedError(said) from None
-        except (asyncio.InvalidStateError, grpc.aio.UsageError):  # closed meanwhile
+                raise LostError(f"the connection to Triton at {self.address} broke: {details}") from None
+            raise RefusedError(details) from None
+        except (asyncio.InvalidStateError, grpc.aio.UsageError):  # It was closed meanwhile.
             raise LostError(f"the connection to Triton at {self.address} was closed") from None
 
     def _open(self) -> grpc.aio.Channel:
@@ -198,13 +198,13 @@ class TritonControl:
         except OSError as error:
             raise LostError(f"{error.filename} cannot be read: {error.strerror}") from None
         credentials = grpc.ssl_channel_credentials(authority)
-        # It is reached by its address in the pod, and certified by its name.
+        # The certificate is for its name, but it is called at its address in the pod.
         options = [*_OPTIONS, ("grpc.ssl_target_name_override", name)]
         return grpc.aio.secure_channel(self.address, credentials, options=options)
 
 
 def certified_name(certificate: bytes) -> str:
-    """Return a name that a certificate (PEM, the first of the chain) is good for; raises LostError without any."""
+    """Return a name of a certificate (PEM, the first of the chain). Raises LostError if it has none."""
     try:
         extensions = x509.load_pem_x509_certificate(certificate).extensions
         names = extensions.get_extension_for_class(x509.SubjectAlternativeName)
@@ -214,13 +214,13 @@ def certified_name(certificate: bytes) -> str:
 
 
 def heard(task: "asyncio.Task[Any]") -> None:
-    """Retrieve the exception of a task that may not be awaited any more, so that asyncio does not log it."""
+    """Retrieve the exception of a task that may not be awaited, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()
 
 
 class IndexWatcher:
-    """Reads the index once at a time, for all loads and unloads that are watched."""
+    """Reads the index once at a time, for all watched loads and unloads."""
 
     def __init__(self, control: TritonControl) -> None:
         self._control = control
@@ -228,7 +228,7 @@ class IndexWatcher:
         self._look_seconds = 0.0
 
     async def load(self, model: str, call: "asyncio.Task[None] | None") -> str | None:
-        """Return how a load ended: None, or why it failed. Without an answer of `call`, the index decides."""
+        """Return how a load ended: None, or the error. Without a response of `call`, the index decides."""
         quiet_since = monotonic()
         failed = 0
         pause = FIRST_LOOK_SECONDS
@@ -239,7 +239,7 @@ class IndexWatcher:
                 except RefusedError as error:
                     return str(error)
                 except ServerCallError as error:
-                    log.warning("it is not known whether %s was loaded, so the index is watched: %s", model, error)
+                    log.warning("whether %s was loaded is unknown, so its index entry is watched: %s", model, error)
                     call, quiet_since = None, monotonic()
                 else:
                     return None
@@ -250,22 +250,22 @@ class IndexWatcher:
                     return None
                 elif why := index.why_not(model):
                     failed += 1
-                    # While the call is under way it may be what an earlier load left.
+                    # During the call, it can be the result of an earlier load.
                     if failed > 2 and call is None:
                         return why
                 if monotonic() - quiet_since > (NOTHING_SECONDS if call is None else 10 * NOTHING_SECONDS):
-                    return index.why_not(model) or "Triton gave no answer, and its index does not show the load"
+                    return index.why_not(model) or "Triton did not respond, and its index does not show the load"
             if call is not None:
                 await asyncio.wait({call}, timeout=pause)
             else:
                 await asyncio.sleep(pause)
             pause = self._longer(pause)
 
-    async def unloads(self, names: Sequence[str], refused: str = "", told: Collection[str] = ()) -> str | None:
-        """Return how an unload of these ended: None, or why it did not; `refused` is Triton's error, if there was one.
+    async def unloads(self, names: Sequence[str], refused: str = "", accepted: Collection[str] = ()) -> str | None:
+        """Return how an unload ended: None, or the error. `refused` is Triton's error, if any.
 
-        The index does not name a model without a folder: it is unloaded only if it is in `told`, the models whose call
-        Triton accepted, or that it does not serve.
+        The index does not list a model without a directory. It counts as unloaded if it is in `accepted`, the models
+        whose call Triton accepted, or if Triton does not serve it.
         """
         begun = monotonic()
         pause = FIRST_LOOK_SECONDS
@@ -274,7 +274,7 @@ class IndexWatcher:
                 left = [
                     name
                     for name in names
-                    if not index.is_unloaded(name) or (name not in index.models and name not in told)
+                    if not index.is_unloaded(name) or (name not in index.models and name not in accepted)
                 ]
                 if not left:
                     return None
@@ -286,14 +286,14 @@ class IndexWatcher:
             pause = self._longer(pause)
 
     async def index(self) -> ModelIndex | None:
-        """Return the index as it is now; None when Triton does not answer. Calls at the same time share one answer."""
+        """Return the present index. None: Triton does not respond. Concurrent calls share one response."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
             self._looking.add_done_callback(heard)
         try:
             return await asyncio.shield(self._looking)
         except ServerCallError as error:
-            log.debug("the index cannot be had: %s", error)
+            log.debug("cannot read the index: %s", error)
             return None
 
     async def _look(self) -> ModelIndex:
@@ -304,12 +304,12 @@ class IndexWatcher:
             self._look_seconds = monotonic() - begun
 
     def _longer(self, pause: float) -> float:
-        """Return the seconds until the next look: looks take a tenth of the time at most."""
+        """Return the seconds until the next read: reads take at most a tenth of the time."""
         return min(max(pause * LONGER, 10 * self._look_seconds), LONGEST_LOOK_SECONDS)
 
     async def versions(self, model: str) -> tuple[int, ...]:
-        """Return the versions of a model that are ready now; none when Triton does not answer."""
+        """Return the ready versions of a model, or none if Triton does not respond."""
         try:
-            return (await self._look()).in_state(model, "READY")  # not what was asked before the load ended
+            return (await self._look()).in_state(model, "READY")  # Not a read from before the load ended.
         except ServerCallError:
             return ()

@@ -1,4 +1,4 @@
-"""Carries the core's commands out at a Triton, and reports what became of them; it decides nothing."""
+"""Carries out the core's commands at a Triton, and reports their outcomes. It decides nothing."""
 
 import asyncio
 import logging
@@ -17,29 +17,29 @@ from .control import CALL_SECONDS, IndexWatcher, ModelIndex, RefusedError, Serve
 from .memory import MemoryReader, MemoryReading
 from .repository import RepositoryError
 
-PATIENCE_SECONDS = 20.0  # Seconds after which the index is asked, too, what became of a load that has no answer yet.
+PATIENCE_SECONDS = 20.0  # After this time without a response, the index is also read.
 FAST_SECONDS, SLOW_SECONDS = 0.2, 5.0
-"""Seconds between two readings of memory: while something is loaded or unloaded, and else."""
-BLIND_SECONDS = 30.0  # Without a reading for so long, memory cannot be read.
-AGAIN_SECONDS, ASK_SECONDS = 2.0, 10.0  # Seconds between two tries to control Triton, and to ask for its restart.
-INDEX_SECONDS = 10.0  # Seconds between two looks at the index; what two of them lack has vanished.
-SURE_SECONDS = 1.0  # Seconds after which an unload shows that a predecessor had just ordered.
+"""Seconds between two readings of memory: during loads and unloads, and otherwise."""
+BLIND_SECONDS = 30.0  # After this time without a reading, memory counts as unreadable.
+AGAIN_SECONDS, ASK_SECONDS = 2.0, 10.0  # Seconds between attempts to control Triton, and to request its restart.
+INDEX_SECONDS = 10.0  # Seconds between reads of the index. A model that two of them lack has vanished.
+SURE_SECONDS = 1.0  # After this time, the index shows an unload that a predecessor just ordered.
 log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
 class TritonDriver:
-    """Holds the connection to a Triton, and everything that is under way there."""
+    """Holds the connection to a Triton, and all work in progress there."""
 
     _control: TritonControl
     _memory: MemoryReader
     _recycle: Path
     _service: EvictionService
-    is_up: bool = False  # Whether there is a connection, and it is known what Triton has.
+    is_up: bool = False  # Whether it is connected, and the models of Triton are known.
 
     def __post_init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
-        """What is under way at this Triton: loads, unloads, and asking for its restart."""
+        """Work in progress at this Triton: loads, unloads, and the request for a restart."""
         self._watch = IndexWatcher(self._control)
         self._one_after_another = asyncio.Lock()
         self._read_now = asyncio.Event()
@@ -48,7 +48,7 @@ class TritonDriver:
     # The connection
 
     async def follow(self) -> None:
-        """Hold the connection for ever: report what Triton has when it is there, its memory, and its end."""
+        """Keep the connection: report the models of Triton when it starts, its memory, and its end."""
         why = ""
         while True:
             await self._control.connect()
@@ -60,13 +60,13 @@ class TritonDriver:
             except ServerCallError as error:
                 if why != str(error):
                     why = str(error)
-                    log.error("Triton is there, but cannot be controlled: %s", why)
+                    log.error("Triton runs, but cannot be controlled: %s", why)
                 await asyncio.sleep(AGAIN_SECONDS)
                 continue
             self.is_up, why = True, ""
-            self._service.memory_read(reading)  # whether there are readings, before anything is done
+            self._service.memory_read(reading)  # First whether there are readings,
             self._service.server_back(found)
-            self._service.memory_read(reading)  # and what is used now
+            self._service.memory_read(reading)  # then the memory in use.
             reader = asyncio.create_task(self._read_memory())
             lost = asyncio.create_task(self._control.lost())
             looker = asyncio.create_task(self._compare())
@@ -80,33 +80,33 @@ class TritonDriver:
             if looker.done() and not looker.cancelled():
                 looker.result()
             if not lost.done():
-                reader.result()  # a defect ends the policy: another one starts with what Triton says
-            # At once: the core's next commands are for the next Triton.
+                reader.result()  # A defect ends the policy. Its successor starts with Triton's state.
+            # Immediately: the core's next commands are for the next Triton.
             self._service.server_lost("its connection broke" if lost.done() else "it was restarted")
             await asyncio.gather(*ending, return_exceptions=True)
 
     async def close(self) -> None:
-        """Stop watching and close the connection; Triton goes on with what it does."""
+        """Stop watching and close the connection. Triton continues its work."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._control.close()
 
     async def _found(self) -> ServerInventory:
-        """Return what Triton has, once an unload that was ordered just before would show."""
+        """Return Triton's models, late enough to show an unload that was just ordered."""
         index = await self._control.index()
         if index.having("READY") - {MEMORY_MODEL}:
             await asyncio.sleep(SURE_SECONDS)
             index = await self._control.index()
         try:
             served = await self._control.served()
-        except RefusedError as error:  # built without statistics
-            log.warning("models whose folder has gone are not found: %s", error)
+        except RefusedError as error:  # A build without statistics.
+            log.warning("models whose directory was removed are not found: %s", error)
             served = {}
         return found_in(index, served)
 
     async def _compare(self) -> None:
-        """Compare the resident models with the index, for ever, and report those that two looks do not find."""
+        """Compare the resident models with the index periodically, and report models that two reads do not list."""
         before: frozenset[str] = frozenset()
         while True:
             await asyncio.sleep(INDEX_SECONDS)
@@ -126,7 +126,7 @@ class TritonDriver:
     # Commands
 
     def carry_out(self, commands: Iterable[Command]) -> None:
-        """Begin to carry commands out, in this order."""
+        """Start to carry out commands, in this order."""
         for command in commands:
             work = self._ask_for_restart(command) if isinstance(command, Recycle) else self._work(command)
             task = asyncio.create_task(work)
@@ -136,9 +136,9 @@ class TritonDriver:
     async def _work(self, command: Load | Unload) -> None:
         try:
             await (self._load(command) if isinstance(command, Load) else self._unload(command))
-        except Exception as defect:  # the core waits for a report all the same
+        except Exception as defect:  # The core needs a report in any case.
             log.exception("the policy has a defect")
-            why = f"the policy has a defect, which is in its log: {defect!r}"
+            why = f"the policy has a defect. See its log: {defect!r}"
             if isinstance(command, Load):
                 self._service.load_ended(command.number, why, None, ())
             else:
@@ -168,7 +168,7 @@ class TritonDriver:
             self._read_now.set()
 
     async def _issue(self, model: str, config: str | None) -> str | None:
-        """Order a load and wait for its end; return None, or why it failed."""
+        """Order a load and wait for its end. Return None, or the error."""
         call = asyncio.create_task(self._control.load(model, None, config))
         call.add_done_callback(heard)
         try:
@@ -178,35 +178,35 @@ class TritonDriver:
             call.cancel()
 
     async def _unload(self, command: Unload) -> None:
-        said, told = "", set[str]()
+        refused, accepted = "", set[str]()
         if not command.watch:
-            async with self._one_after_another:  # an ensemble goes before its parts
+            async with self._one_after_another:  # An ensemble is unloaded before its parts.
                 for name in command.names:
                     try:
                         await self._control.unload(name, CALL_SECONDS)
                     except RefusedError as error:
-                        said = str(error)
+                        refused = str(error)
                         with suppress(ServerCallError):
-                            told |= {name} - (await self._control.served()).keys()
+                            accepted |= {name} - (await self._control.served()).keys()
                     except ServerCallError as error:
-                        log.warning("it is not known whether %s is unloaded, so the index is watched: %s", name, error)
+                        log.warning("whether %s is unloaded is unknown, so its index entry is watched: %s", name, error)
                     else:
-                        told.add(name)
-        why = await self._watch.unloads(command.names, said, told)
+                        accepted.add(name)
+        why = await self._watch.unloads(command.names, refused, accepted)
         self._service.unload_ended(command.number, why)
         if why is None:
             self._read_now.set()
 
     async def _ask_for_restart(self, command: Recycle) -> None:
-        """Write the file that asks for a restart, and try until it is written: no lease is granted before."""
+        """Write the file that requests a restart, and retry until it is written. No lease is granted before."""
         while True:
             try:
                 await asyncio.to_thread(write_whole, self._recycle, f"{command.reason}\n".encode())
                 break
             except OSError as error:
-                log.error("%s cannot be written, so Triton is not restarted yet: %s", self._recycle, error)
+                log.error("cannot write %s, so Triton is not restarted yet: %s", self._recycle, error)
                 await asyncio.sleep(ASK_SECONDS)
-        log.warning("Triton is asked to be restarted: %s", command.reason)
+        log.warning("restart of Triton requested: %s", command.reason)
 
     # Memory
 
@@ -230,16 +230,16 @@ class TritonDriver:
             self._service.memory_read(reading)
 
     async def _reading(self) -> MemoryReading | None:
-        """Return a reading; None when there is none now."""
+        """Return a reading, or None if there is none now."""
         try:
             return await self._memory.read()
         except ServerCallError as error:
-            log.warning("memory cannot be read: %s", error)
+            log.warning("cannot read memory: %s", error)
             return None
 
 
 def found_in(index: ModelIndex, served: Mapping[str, tuple[int, ...]]) -> ServerInventory:
-    """Return what the index says, and what is served although its folder has gone, in the core's words."""
+    """Return the core's inventory from the index and from served models whose directory was removed."""
     loading = index.having("LOADING") - {MEMORY_MODEL}
     unloading = index.having("UNLOADING") - loading - {MEMORY_MODEL}
     resident = (index.having("READY") | (served.keys() - index.models.keys())) - loading - unloading - {MEMORY_MODEL}

@@ -1,4 +1,4 @@
-"""Readings of the memory that a Triton uses: room counts as free only when it came back, whatever an unload says."""
+"""Readings of Triton's memory. Memory counts as free only when a reading shows it, whatever an unload returns."""
 
 import hashlib
 import json
@@ -30,11 +30,11 @@ log = logging.getLogger(__name__)
 
 
 class MemorySource(StrEnum):
-    """Where readings come from, as metrics call it."""
+    """The sources of readings, as in metrics."""
 
-    NVML = "nvml"  # The driver, asked in Triton's container: GPUs and MIG slices.
-    PROCESS = "process"  # Memory of tritonserver and its children, where there is no GPU.
-    NONE = "none"  # There are no readings, and an unload counts as soon as Triton says so.
+    NVML = "nvml"  # The driver, queried in Triton's container: GPUs and MIG slices.
+    PROCESS = "process"  # Memory of tritonserver and its children, without a GPU.
+    NONE = "none"  # No readings: an unload counts as freed when Triton reports it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class MemoryReading:
 
     source: MemorySource = MemorySource.NONE
     used_bytes: int | None = None
-    server: str = ""  # Which start of Triton it is of; empty where that is not known.
+    server: str = ""  # Identifies the start of Triton. Empty: unknown.
 
     def growth_to(self, after: "MemoryReading") -> int | None:
-        """Return by how many bytes memory grew; None where the two readings cannot be compared."""
+        """Return the growth of memory in bytes. None: the readings are not comparable."""
         if self.used_bytes is None or after.used_bytes is None:
             return None
         if (self.source, self.server) != (after.source, after.server):
@@ -55,7 +55,7 @@ class MemoryReading:
 
 
 class MemoryReader:
-    """Reads how much memory a Triton uses, as exactly as its container allows."""
+    """Reads the memory of a Triton, as exactly as its container allows."""
 
     def __init__(self, control: TritonControl) -> None:
         self._control = control
@@ -63,45 +63,45 @@ class MemoryReader:
         self._source: str | None = None
 
     async def prepare(self) -> None:
-        """Load the model that reads memory, if need be; to be called after each start of Triton, raises LostError."""
+        """Load the model that reads memory, if necessary. Call it after each start of Triton. Raises LostError."""
         self._has_model, self._source = False, None
         with suppress(ServerCallError, KeyError):
-            self._has_model = (await self._ask())["program"] == PROGRAM_ID
+            self._has_model = (await self._query())["program"] == PROGRAM_ID
         if self._has_model:
-            return  # an earlier start of the policy loaded it
+            return  # An earlier start of the policy loaded it.
         try:
             await self._control.load(MEMORY_MODEL, LOAD_SECONDS, CONFIG, {"1/model.py": PROGRAM})
         except LostError:
             raise
         except ServerCallError as error:
-            log.warning("memory cannot be read in Triton's container: %s", error)
+            log.warning("cannot read memory in Triton's container: %s", error)
         else:
             self._has_model = True
 
     async def read(self) -> MemoryReading:
-        """Return a reading; raises ServerCallError when there should be one and is none now."""
+        """Return a reading. Raises ServerCallError if there should be one, but is none now."""
         reading = await self._read()
-        # All readings of one start of Triton are from one source: numbers of two cannot be compared.
+        # All readings of one start of Triton have one source: others are not comparable.
         if self._source not in (None, reading.source):
-            raise RefusedError(f"memory was read from {self._source}, which tells nothing now")
+            raise RefusedError(f"memory was read from {self._source}, which returns nothing now")
         self._source = reading.source
         return reading
 
     async def _read(self) -> MemoryReading:
         if not self._has_model:
             return MemoryReading()
-        said = await self._ask()
-        if said["gpu"] is not None:
-            return MemoryReading(MemorySource.NVML, said["gpu"], said["server"])
-        if said["process"] is None:
-            return MemoryReading(server=said["server"])
-        return MemoryReading(MemorySource.PROCESS, said["process"], said["server"])
+        found = await self._query()
+        if found["gpu"] is not None:
+            return MemoryReading(MemorySource.NVML, found["gpu"], found["server"])
+        if found["process"] is None:
+            return MemoryReading(server=found["server"])
+        return MemoryReading(MemorySource.PROCESS, found["process"], found["server"])
 
-    async def _ask(self) -> dict[str, Any]:
+    async def _query(self) -> dict[str, Any]:
         try:
-            said = json.loads(await self._control.text(MEMORY_MODEL, "READING", READ_SECONDS))
+            found = json.loads(await self._control.text(MEMORY_MODEL, "READING", READ_SECONDS))
         except ValueError as error:
-            raise RefusedError(f"what {MEMORY_MODEL} answers is no reading: {error}") from None
-        if not isinstance(said, dict) or not said.keys() >= {"program", "server", "gpu", "process"}:
-            raise RefusedError(f"what {MEMORY_MODEL} answers is no reading: {said!r:.100}")
-        return said
+            raise RefusedError(f"the output of {MEMORY_MODEL} is not a reading: {error}") from None
+        if not isinstance(found, dict) or not found.keys() >= {"program", "server", "gpu", "process"}:
+            raise RefusedError(f"the output of {MEMORY_MODEL} is not a reading: {found!r:.100}")
+        return found

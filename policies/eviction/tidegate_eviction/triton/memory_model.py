@@ -1,7 +1,7 @@
-"""A model for Triton's Python backend that tells how much memory its Triton uses. The policy loads it, by its text.
+"""A model for Triton's Python backend that reads Triton's memory. The policy loads it from its source text.
 
-It runs in Triton's own container, where alone a MIG slice can be seen, makes no CUDA context, and imports nothing of
-this package.
+It runs in Triton's container, because a MIG slice is only visible there. It creates no CUDA context, and imports
+nothing of this package.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ from typing import Any
 import numpy
 
 NVML = "libnvidia-ml.so.1"
-GPU_DEVICE = "/dev/nvidiactl"  # A container that has any GPU has this file.
+GPU_DEVICE = "/dev/nvidiactl"  # A container with any GPU has this file.
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -23,7 +23,7 @@ class NvmlMemory(ctypes.Structure):
 
 
 def nvml(name: str = NVML) -> Any:
-    """Return the library, initialised; None where there is none, or no driver."""
+    """Return the initialised library. None: there is no library or no driver."""
     try:
         library = ctypes.CDLL(name)
         return library if library.nvmlInit_v2() == 0 else None
@@ -32,7 +32,7 @@ def nvml(name: str = NVML) -> Any:
 
 
 def devices(library: Any) -> list[Any]:
-    """Return the MIG slices and whole GPUs that this container may use."""
+    """Return the MIG slices and whole GPUs of this container."""
     count = ctypes.c_uint()
     if library.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0:
         return []
@@ -42,8 +42,8 @@ def devices(library: Any) -> list[Any]:
         if library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(number), ctypes.byref(gpu)) != 0:
             continue
         mode, pending, most = ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint()
-        said = library.nvmlDeviceGetMigMode(gpu, ctypes.byref(mode), ctypes.byref(pending))
-        if said != 0 or mode.value == 0:  # a GPU that knows no MIG says that it is not supported
+        status = library.nvmlDeviceGetMigMode(gpu, ctypes.byref(mode), ctypes.byref(pending))
+        if status != 0 or mode.value == 0:  # A GPU without MIG returns "not supported".
             found.append(gpu)
             continue
         library.nvmlDeviceGetMaxMigDeviceCount(gpu, ctypes.byref(most))
@@ -55,7 +55,7 @@ def devices(library: Any) -> list[Any]:
 
 
 def gpu_memory(library: Any) -> int | None:
-    """Return the bytes used altogether; None where no GPU tells."""
+    """Return the bytes in use on all GPUs. None: no GPU reports any."""
     used = []
     for device in devices(library) if library is not None else []:
         memory = NvmlMemory()
@@ -65,14 +65,14 @@ def gpu_memory(library: Any) -> int | None:
 
 
 def own_memory(server: int, proc: str = "/proc") -> int:
-    """Return the bytes that a process and its descendants hold in memory: without files and what they share."""
+    """Return the bytes that a process and its descendants use, without files and shared memory."""
     parents = {}
     for entry in os.listdir(proc):
         if entry.isdecimal():
             try:
                 with open(f"{proc}/{entry}/stat", "rb") as stat:
                     parents[int(entry)] = int(stat.read().rpartition(b")")[2].split()[1])
-            except OSError:  # it has just ended
+            except OSError:  # It has just ended.
                 continue
     family = {server}
     while more := {each for each, parent in parents.items() if parent in family} - family:
@@ -89,32 +89,30 @@ def own_memory(server: int, proc: str = "/proc") -> int:
 
 
 def started(process: int, proc: str = "/proc") -> str:
-    """Return what tells one start of a process from another: its id and its start, in ticks of the machine."""
+    """Return an identifier of one start of a process: its id and its start, in ticks of the machine."""
     with open(f"{proc}/{process}/stat", "rb") as stat:
         return f"{process}:{int(stat.read().rpartition(b')')[2].split()[19])}"
 
 
 class TritonPythonModel:
-    """What Triton's Python backend looks for."""
+    """The class that Triton's Python backend requires."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        """Look for NVML once."""
         self._program = json.loads(args["model_config"])["parameters"]["program"]["string_value"]
         self._nvml = nvml()
         self._server = os.getppid()
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """Answer each request with a reading."""
         return [self._answer() for _ in requests]
 
     def _answer(self) -> Any:
-        import triton_python_backend_utils as triton  # there is one in Triton's container alone
+        import triton_python_backend_utils as triton  # Only Triton's container has it.
 
         reading = {
             "program": self._program,
             "server": started(self._server),
             "gpu": gpu_memory(self._nvml),
-            # What models hold on a GPU that does not tell is not in the memory of processes.
+            # The processes' memory does not include the memory of models on a GPU.
             "process": None if os.path.exists(GPU_DEVICE) else own_memory(self._server),
         }
         text = json.dumps(reading).encode()

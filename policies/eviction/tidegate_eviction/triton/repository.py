@@ -1,4 +1,4 @@
-"""Triton's model repository: sizes, configurations, and the content that a load would load. It is only read."""
+"""Triton's model repository: sizes, configurations, and the content of loads. It is only read."""
 
 import os
 import stat
@@ -20,66 +20,66 @@ if TYPE_CHECKING:
     from ..staging.objects import ObjectStore
 
 CONFIG = "config.pbtxt"
-MOST_CONFIG_BYTES = 1 << 20  # A second or more to parse.
+MOST_CONFIG_BYTES = 1 << 20  # Parsing more takes a second or longer.
 MOST_MANIFEST_BYTES = 64 << 20
 
 
 class RepositoryError(Exception):
-    """Says what is wrong with a model's files."""
+    """A model's files are invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """A model as it lies in the repository."""
+    """A model in the repository."""
 
-    versions: tuple[int, ...] = ()  # Those that a load loads, and that are there.
-    stamp: str = ""  # Fingerprint of the content to load; it changes with the content, even to older files.
+    versions: tuple[int, ...] = ()  # The existing versions that a load loads.
+    stamp: str = ""  # Fingerprint of the content to load. It changes with the content, even to older files.
     parts: tuple[str, ...] = ()
-    estimate_bytes: int | None = None  # What it may take in memory, without its parts; None where nothing tells.
-    problem: str = ""  # Why no load of it can succeed, where its files show that.
+    estimate_bytes: int | None = None  # Its estimated memory without its parts. None: unknown.
+    problem: str = ""  # Why no load can succeed, if its files show that.
     override: str | None = None
-    """The configuration (JSON) that makes a load load just these versions; None where config.pbtxt does."""
+    """The configuration (JSON) with which a load loads only these versions. None: config.pbtxt does so."""
 
 
 class TritonRepository:
-    """A folder of models, or object storage."""
+    """A directory of models, or object storage."""
 
     def __init__(self, root: str) -> None:
         self.root = root
         self.is_bucket = "://" in root
         self._objects: ObjectStore | None = None
         if self.is_bucket:
-            from ..staging import objects  # takes a while to import, and is of no use for a folder
+            from ..staging import objects  # The import is slow, and a directory does not need it.
 
             self._objects = objects.ObjectStore(root)
 
     def check(self) -> None:
-        """Raise OSError when the folder itself is not there: its models are out of sight then, and not removed."""
+        """Raise OSError if the repository itself is missing: its models are then unreadable, not removed."""
         if self._objects is not None:
             self._objects.look()
         else:
             os.scandir(self.root).close()
 
     def override(self, model: str, versions: tuple[int, ...]) -> str | None:
-        """Return the configuration (JSON) with which a load loads these versions: None where it does so anyway. Blocks
-        while it reads; raises RepositoryError and OSError."""
+        """Return the configuration (JSON) with which a load loads these versions. None: it does so anyway. Blocks,
+        raises RepositoryError and OSError."""
         if not versions:
-            return None  # Nothing is to be chosen. A configuration that is wrong is what the catalog finds.
+            return None  # Without a choice, the catalog finds a wrong configuration.
         found = self.look(model, versions)
         if found is not None and found.problem:
             raise RepositoryError(found.problem)
         return None if found is None else found.override
 
     def look(self, model: str, wanted: Iterable[int] = ()) -> ModelFiles | None:
-        """Return a model as it lies there now, None where it does not; raises RepositoryError and OSError.
+        """Return a model as it is now, or None if it does not exist. Raises RepositoryError and OSError.
 
-        `wanted` are the versions to load; without them its own configuration chooses. Blocks while it reads.
+        `wanted` are the versions to load. Without them, the model's own configuration selects them. Blocks.
         """
         found = self._look(model, wanted)
         return None if found is None else found[0]
 
     def contents(self, model: str, wanted: Iterable[int] = ()) -> Contents | None:
-        """Return what such a load reads, with the stamp that `look` says, to be staged; raises as `look` does."""
+        """Return the files of such a load, with the stamp of `look`, for staging. Raises as `look` does."""
         found = self._look(model, wanted)
         if found is None:
             return None
@@ -100,13 +100,13 @@ class TritonRepository:
             if strange:
                 problem = (
                     f"{CONFIG} of {model} has fields that this policy does not know ({strange}), so it cannot choose "
-                    f"versions {', '.join(map(str, wanted))}: say version_policy {{ specific {{ versions: [ … ] }} }} "
-                    "in it"
+                    f"versions {', '.join(map(str, wanted))}. Set version_policy {{ specific {{ versions: [ … ] }} }} "
+                    "in the file"
                 )
             else:
                 override = with_versions(config, wanted)
         parts = tuple(sorted(self._parts(config, model)))
-        # An ensemble is what its parts are: of a new one it is to be loaded anew.
+        # The content of an ensemble includes its parts: a changed part loads it again.
         inside = []
         for part in parts:
             if (whole := self._source(part)) is not None:
@@ -116,13 +116,13 @@ class TritonRepository:
         sizes = {file.path: file.size for file in listing.files}
         estimate: int | None = max(LEAST_MODEL_BYTES, int(sum(sizes.values()) * DISK_FACTOR))
         if parts:
-            estimate = 0  # an ensemble holds nothing itself
+            estimate = 0  # An ensemble uses no memory itself.
         elif code_backend(config.backend, config.platform, sizes.items()):
             estimate = None
         return ModelFiles(versions, stamp, parts, estimate, problem, override), source, listing
 
     def config(self, source: ModelSource) -> tuple[Any, str]:
-        """Return a model's configuration, empty without one, and what is not known of it; raises RepositoryError."""
+        """Return a model's configuration (empty if it has none), and its unknown fields. Raises RepositoryError."""
         config = model_config_pb2.ModelConfig()
         where = f"{source.where}/{CONFIG}"
         try:
@@ -139,7 +139,7 @@ class TritonRepository:
         try:
             return text_format.Parse(text, config, allow_unknown_field=True), strange
         except (text_format.ParseError, RecursionError) as error:
-            raise RepositoryError(f"{where} is no model configuration: {error}") from None
+            raise RepositoryError(f"{where} is not a model configuration: {error}") from None
 
     def _source(self, model: str) -> ModelSource | None:
         # A name is always one step below the root.
@@ -167,7 +167,7 @@ class TritonRepository:
 
 
 def versions_to_serve(config: Any, there: tuple[int, ...]) -> tuple[int, ...]:
-    """Return which of the versions that are there a configuration's version policy has Triton load."""
+    """Return the existing versions that a configuration's version policy selects."""
     kind = config.version_policy.WhichOneof("policy_choice")
     if kind == "all":
         return there
@@ -178,7 +178,7 @@ def versions_to_serve(config: Any, there: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def with_versions(config: Any, versions: Iterable[int]) -> str:
-    """Return a configuration as JSON, with these versions and no others."""
+    """Return a configuration as JSON, with only these versions."""
     made = model_config_pb2.ModelConfig()
     made.CopyFrom(config)
     made.version_policy.specific.versions[:] = sorted(versions)
@@ -187,7 +187,7 @@ def with_versions(config: Any, versions: Iterable[int]) -> str:
 
 
 def _manifest(source: ModelSource, versions: tuple[int, ...]) -> dict[str, ManifestFile]:
-    """Return what the manifests of these versions say of files, by their path; raises RepositoryError."""
+    """Return the manifest entries of these versions, by path. Raises RepositoryError."""
     found: dict[str, ManifestFile] = {}
     for version in versions:
         path = f"{version}/{PUBLISHED_MANIFEST}"
@@ -196,17 +196,17 @@ def _manifest(source: ModelSource, versions: tuple[int, ...]) -> dict[str, Manif
         except FileNotFoundError:
             continue
         except (OSError, ValidationError) as error:
-            raise RepositoryError(f"{source.where}/{path} is no manifest that can be read: {error}") from None
+            raise RepositoryError(f"{source.where}/{path} is not a readable manifest: {error}") from None
         found |= {published_path(file.path, version): file for file in manifest.files}
     return found
 
 
 def _versions(source: ModelSource) -> tuple[int, ...]:
-    """Return the versions that are there, as Triton counts them: folders with a number that does not begin with 0."""
+    """Return the existing versions as Triton counts them: directories with a number that does not begin with 0."""
     names = source.folders()
     return tuple(sorted(int(name) for name in names if name.isdecimal() and name.isascii() and name[0] != "0"))
 
 
 def _listing(source: ModelSource, versions: tuple[int, ...]) -> Listing:
-    """Return what a load reads: these versions, and what belongs to all of them."""
+    """Return the files of a load: these versions, and files that all versions share."""
     return source.listing({str(each) for each in _versions(source)} - {str(each) for each in versions})

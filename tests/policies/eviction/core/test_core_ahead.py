@@ -1,4 +1,4 @@
-"""Loads ahead of calls: of which models, when, and for whose room."""
+"""Loads ahead of calls: which models, when, and which models are evicted for them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -17,10 +17,10 @@ PERIOD = 60.0
 
 
 def call(world: World, name: str) -> None:
-    """Have a model called, loaded if it must be, and given back at once."""
+    """Call a model, load it if necessary, and release the lease immediately."""
     asked = world.ask("p1", name, None)
     if not isinstance(asked, lease.Granted):
-        for _ in range(3):  # unloads of others, its load
+        for _ in range(3):  # Unloads of others, then its load.
             if not isinstance(world.answers.get(asked.number), lease.Granted):  # type: ignore[union-attr]
                 world.jump(
                     LOAD_SECONDS if any(isinstance(each.command, Load) for each in world.at_work.values()) else 0
@@ -37,8 +37,8 @@ def with_timer(
     times: int = 6, *, period: float = PERIOD, jitter: float = 0.0, other_loads: float = 1.0,
     policy: str = "break-even", timed: Mapping[str, int] = MappingProxyType({"a": 60}), calls: int = 1,
 ) -> World:  # fmt: skip
-    """A world in which a timer calls `a` at multiples of its period; `b` takes the room after that, and may go again
-    when the timer's next call comes."""
+    """A world in which a timer calls `a` at multiples of its period. `b` takes the memory afterwards, and can be
+    evicted again at the timer's next call."""
     other = {"b": 60 if len(timed) == 1 else 90}
     rules = replace(BREAKING_EVEN, policy=find(policy), lease_seconds=15.0)
     if not rules.policy.breaks_even:
@@ -66,20 +66,20 @@ def load_other(world: World, seconds: float = 1.0, name: str = "b") -> None:
 
 
 def warm(world: World) -> None:
-    """Have what is unloaded and loaded ahead go well, in the time that it takes."""
+    """Let unloads and loads ahead succeed, in their time."""
     make_way(world)
     world.jump(LOAD_SECONDS)
     world.finish()
 
 
 def make_way(world: World) -> None:
-    """Have what is unloaded be gone, so that loads begin."""
+    """Let unloads end, so that loads begin."""
     if unloads(world):
         world.finish()
 
 
 def ahead(world: World) -> list[str]:
-    """Which models others went for before they were called."""
+    """Return the models for which others were evicted ahead of calls."""
     return [each.wanted_by for each in world.evictions if each.reason == "ahead"]
 
 
@@ -130,7 +130,7 @@ def test_what_was_called_is_kept_no_longer_than_any_other() -> None:
 
 
 def used_until_the_call(world: World, model: str = "") -> World:
-    """Go on until the call has come and gone; the other proxy renews its leases, or calls a model each second."""
+    """Advance until after the call. Each second the other proxy renews its leases, or calls a model."""
     while world.now < 12 * PERIOD + 3.0:
         if model:
             had(world, model, "p2")
@@ -188,7 +188,7 @@ def of_a_new_version() -> World:
         pytest.param(lambda: with_timer(3), id="too few calls"),
         pytest.param(lambda: with_timer(7, policy="lru-idle"), id="another policy"),
         pytest.param(lambda: with_timer(7, period=29.0), id="too frequent calls"),
-        pytest.param(lambda: used_until_the_call(with_timer(period=2 * PERIOD, other_loads=8.0)), id="dear to load"),
+        pytest.param(lambda: used_until_the_call(with_timer(period=2 * PERIOD, other_loads=8.0)), id="long loads"),
         leased, just_used, pinned, under_another_policy, beside_a_load_that_is_measured, of_a_new_version,
     ],
 )  # fmt: skip
@@ -211,7 +211,7 @@ def test_who_may_go_a_moment_later_goes_then() -> None:
     assert ahead(world) == ["a"]
 
 
-def test_one_that_was_called_in_between_is_foreseen_anew() -> None:
+def test_a_call_in_between_gives_a_new_prediction() -> None:
     world = with_timer()
     to(world, 6 * PERIOD - 30.0)
     call(world, "a")
@@ -223,8 +223,8 @@ def test_one_that_was_called_in_between_is_foreseen_anew() -> None:
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
-def test_a_model_whose_load_outlasts_the_wait_is_foreseen_by_the_calls_that_were_told_busy(comes_back: bool) -> None:
-    others = [f"b{number}" for number in range(6)]  # each takes the room once
+def test_a_model_whose_load_outlasts_the_wait_is_predicted_by_its_refused_calls(comes_back: bool) -> None:
+    others = [f"b{number}" for number in range(6)]  # Each takes the memory once.
     rules = replace(BREAKING_EVEN, lease_seconds=15.0, wait_seconds=1.0)
     world = started(specs(dict.fromkeys(["a", *others], 60)), rules)
     for number, other in enumerate(others):
@@ -261,7 +261,7 @@ def test_timers_of_one_moment_are_all_served() -> None:
 
 def test_of_timers_of_one_moment_none_is_queued_that_there_is_no_room_for() -> None:
     world = with_timer(timed={"a": 60, "c": 60})
-    to(world, 6 * PERIOD - 1.0)  # `c` is called two seconds after `a`: both loads would have begun
+    to(world, 6 * PERIOD - 1.0)  # `c` is called two seconds after `a`, so both loads would have begun.
     assert ahead(world) == ["a"]
     assert [world.states[name] for name in ("a", "c")] == ["queued", "cold"]
 
@@ -301,15 +301,13 @@ def test_callers_who_wait_come_first() -> None:
 
 
 @pytest.mark.parametrize(("before_the_call", "goes"), [(0.5, False), (-0.5, True)])
-def test_callers_who_were_told_to_come_back_before_it_find_the_room_that_they_were_promised(
-    before_the_call: float, goes: bool
-) -> None:
+def test_callers_due_before_the_call_get_their_memory(before_the_call: float, goes: bool) -> None:
     world = with_timer()
     world.change("c", footprint_bytes=60)
-    pool = world.residency._pool  # what `leases` notes when it tells a caller when to come back
+    pool = world.residency._pool  # As `leases` does for a refused caller.
     other = pool.models["c"]
     other.back_at, other.returns = 6 * PERIOD - before_the_call, [(6 * PERIOD - before_the_call, 7 * PERIOD)]
-    pool.told["c"] = None
+    pool.returning["c"] = None
     to(world, 6 * PERIOD - 1.6)
     assert ahead(world) == (["a"] if goes else [])
 

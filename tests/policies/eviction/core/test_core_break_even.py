@@ -1,4 +1,4 @@
-"""The policy break-even: who goes before its time, for whom, and when that pays."""
+"""The policy break-even: early evictions, for which models, and when they pay."""
 
 from dataclasses import replace
 
@@ -12,11 +12,11 @@ BREAKING_EVEN = replace(RULES, policy=find("break-even"), idle_seconds=300.0, wa
 
 
 def holding(sizes: dict[str, int], seconds: float, **more: object) -> World:
-    """A world in which the first of two models was loaded, in so many seconds, and used and given back just now."""
+    """A world in which the first of two models was loaded in `seconds`, used, and released just now."""
     world = started(specs(sizes, **more), BREAKING_EVEN)
     first = next(iter(sizes))
     world.ask("p1", first, None)
-    if seconds >= BREAKING_EVEN.wait_seconds:  # its caller leaves, and is not told to come back
+    if seconds >= BREAKING_EVEN.wait_seconds:  # Its caller leaves without a refusal.
         world.take(world.residency.cancel(world.open.popitem()[1], world.now))
     world.jump(seconds)
     world.end_load(world.working)
@@ -104,12 +104,12 @@ def test_of_several_those_go_whose_callers_lose_least_though_others_were_idle_fo
     had(world, "b")
     world.release("p1", "b")
     world.ask("p1", "c", None)
-    assert unloads(world) == ["b"], "a was idle for four loads of its own, and is dear to load again"
+    assert unloads(world) == ["b"], "a was idle for four of its loads, but is expensive to load again"
 
 
 @pytest.mark.parametrize(("late", "goes"), [(-0.1, False), (0.0, True), (3.0, True), (9.1, False)])
-def test_who_comes_back_when_he_was_told_to_has_the_room_of_whatever_is_not_leased(late: float, goes: bool) -> None:
-    """A tenth of the time that he was told, and three seconds, he may be late; what is dear goes for him, too."""
+def test_a_caller_that_returns_on_time_gets_memory_of_any_unleased_model(late: float, goes: bool) -> None:
+    """A caller can return up to a tenth of the wait and three seconds late. Then even expensive models are evicted."""
     world = holding({"a": 60, "b": 60}, 200.0)
     back = world.busy("p2", "b", 0.0)
     assert back == 60.0
@@ -120,7 +120,7 @@ def test_who_comes_back_when_he_was_told_to_has_the_room_of_whatever_is_not_leas
     assert unloads(world) == (["a"] if goes else [])
 
 
-def test_what_is_leased_stays_though_a_caller_has_come_back_who_is_told_a_new_time() -> None:
+def test_leased_models_stay_and_the_returned_caller_gets_a_new_retry_after() -> None:
     world = holding({"a": 60, "b": 60}, 200.0)
     world.advance(world.busy("p2", "b", 0.0))
     had(world, "a")
@@ -129,8 +129,8 @@ def test_what_is_leased_stays_though_a_caller_has_come_back_who_is_told_a_new_ti
 
 
 @pytest.mark.parametrize("load", [30.0, 170.0])
-def test_who_was_told_while_a_known_load_went_on_finds_his_model_when_he_comes_back(load: float) -> None:
-    """The load is longer than he waits, and another model's callers want its room."""
+def test_a_caller_refused_during_a_known_load_finds_the_model_on_its_return(load: float) -> None:
+    """The load is longer than the wait, and another model's callers want its memory."""
     world = started(specs({"a": 60, "b": 60}, load_seconds=load), BREAKING_EVEN)
     ticket = world.ask("p1", "a", None)
     world.advance(20.0)
@@ -144,7 +144,7 @@ def test_who_was_told_while_a_known_load_went_on_finds_his_model_when_he_comes_b
     world.advance(3.0)
     assert isinstance(world.ask("p1", "a", 0.0), lease.Granted)
     world.end_of_requests(0.1 * load)
-    assert not world.listed("a").leases, "once he is due no more"
+    assert not world.listed("a").leases, "once its caller is no longer due"
 
 
 def test_a_copy_into_the_tier_counts_for_what_an_eviction_costs_and_not_for_when_the_next_load_ends() -> None:

@@ -1,4 +1,4 @@
-"""The core under everything that can happen to it, in any order: what must always hold, holds."""
+"""The invariants of the core under random actions in any order."""
 
 import random
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ STEPS = 200
 
 
 class Walk:
-    """Proxies, a Triton and its memory, an admin and a clock, all of them hostile."""
+    """Hostile proxies, Triton, memory, administrator and clock."""
 
     def __init__(self, seed: int, policies: Sequence[str] = tuple(sorted(POLICIES))) -> None:
         self.chance, self.policies = random.Random(seed), policies
@@ -80,12 +80,12 @@ class Walk:
         world = self.world
         freeing = world.residency.listing(world.now).freeing_bytes
         pinned = any(spec.pinned for spec in world.specs.values())
-        leased = world.residency.leases  # which the holders may give back earlier
+        leased = world.residency.leases  # Which the holders may release earlier.
         busy = world.at_work or freeing or world.open or pinned or world.leaving
         return world.up and not (busy or leased)
 
     def comes_back(self, model: str, busy: lease.Busy) -> None:
-        """Who asks again exactly when he was told, and nothing else happened, is granted or has a load begin."""
+        """A caller that returns exactly on time, with no other event meanwhile, gets a lease, or a load begins."""
         if busy.retry_after >= self.world.rules.retry_most_seconds:
             return
         world = self.world.copy()
@@ -93,7 +93,7 @@ class Walk:
         answer = world.ask("p2", model, None)
         assert not isinstance(answer, lease.Busy), f"told {busy}, then {answer}"
         if isinstance(answer, Ticket):
-            assert world.at_work, f"told {busy}, and nothing began"
+            assert world.at_work, f"the caller got {busy}, but nothing began"
 
     def cancel(self) -> None:
         if self.world.open:
@@ -104,7 +104,7 @@ class Walk:
         self.world.renew(self.holder(), self.choice([0.0, 0.0, 0.5, 3.0]), heard=self.chance.random() < 0.8)
 
     def serve(self) -> None:
-        """Somebody asks, and all goes well."""
+        """A caller is served without faults."""
         self.asks(self.choice(MODELS), self.holder())
         self.world.finish()
         if self.chance.random() < 0.5:
@@ -112,7 +112,7 @@ class Walk:
             self.end_requests()
 
     def use(self) -> None:
-        """A request begins or ends under a lease, or the lease is given back."""
+        """A request begins or ends under a lease, or the lease is released."""
         world, holder, how = self.world, self.holder(), self.choice(["begin", "end", "end", "release"])
         leases = {
             model: held
@@ -136,7 +136,7 @@ class Walk:
                 held.in_flight, held.last_use = 0, (self.world.now if held.in_flight else held.last_use)
 
     def everybody_is_idle(self) -> None:
-        """Requests end, leases are renewed for a while, and then not."""
+        """Requests end. Leases are renewed for a while, then no longer."""
         self.end_requests()
         for holder in self.world.proxies:
             self.world.renew(holder)
@@ -163,7 +163,7 @@ class Walk:
             self.world.read()
 
     def ask_for_what_fails(self) -> None:
-        """A load fails at once, and the next one, until it is not tried any more."""
+        """A load fails immediately, and so do the next ones, until quarantine."""
         model = self.choice(MODELS)
         for _ in range(3):
             self.world.ask("p1", model, None)
@@ -174,9 +174,9 @@ class Walk:
             self.world.advance(16.0)
 
     def disaster(self) -> None:
-        """Something ends, and is there again after a while."""
+        """Something ends, and returns after a while."""
         world, what = self.world, self.choice(["policy", "triton", "both", "leave"])
-        if self.chance.random() < 2 / 3:  # not too often, or nothing else happens
+        if self.chance.random() < 2 / 3:  # Not too often, or nothing else would happen.
             return
         if what in ("triton", "both") and world.up:
             world.lose_triton()
@@ -225,7 +225,7 @@ class Walk:
         how, seconds = self.choice(["ticks", "ticks", "jumps", "stands", "goes back"]), self.choice(SECONDS)
         if how == "ticks":
             self.world.advance(seconds)
-        elif how == "jumps":  # nobody was there to tick
+        elif how == "jumps":  # No tick happened meanwhile.
             self.world.jump(seconds)
         else:
             self.world.take(self.world.residency.tick(self.world.now - (seconds if how == "goes back" else 0)))
@@ -236,7 +236,7 @@ class Walk:
     # The end
 
     def ends_well(self) -> None:
-        """Whatever has happened: once things go well, every model that can be had is had."""
+        """At the end, without more faults, every model that fits can be loaded."""
         world = self.world
         world.specs, world.real = {name: replace(spec, stamp="sound") for name, spec in SPECS.items()}, {}
         world.change_rules(policy=BUILT_IN["lru-idle"], capacity_bytes=100)
@@ -296,11 +296,11 @@ OFTEN = {
     Walk.change_model: 1,
     Walk.change_rules: 1,
 }
-"""What makes up a day comes more often than what ruins it."""
+"""Ordinary actions are more frequent than faults."""
 
 
-@hypothesis.example(2829466)  # room is kept for callers just before they come back
-@hypothesis.example(511288)  # room was made for two models, and memory leaks before either is loaded
+@hypothesis.example(2829466)  # Memory is kept for callers just before they return.
+@hypothesis.example(511288)  # Memory was freed for two models, and leaks before either is loaded.
 @hypothesis.given(st.integers(0, 2**64 - 1))
 @hypothesis.settings(deadline=None, phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate))
 def test_a_long_walk(seed: int) -> None:
@@ -309,7 +309,7 @@ def test_a_long_walk(seed: int) -> None:
 
 @hypothesis.given(st.integers(0, 2**64 - 1))
 @hypothesis.settings(deadline=None, phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate))
-def test_a_long_walk_with_a_policy_of_somebody_elses_that_does_whatever_it_likes(seed: int) -> None:
+def test_a_long_walk_with_a_hostile_policy(seed: int) -> None:
     go(Walk(seed, ["somebody else's"]))
 
 

@@ -1,4 +1,4 @@
-"""What is kept, and what is not tried: pins, ensembles, failures and quarantine."""
+"""Pins, ensembles, failed loads and quarantine."""
 
 from dataclasses import replace
 
@@ -14,12 +14,12 @@ ENSEMBLES["trio"] = replace(ENSEMBLES["trio"], parts=("part", "more"))
 
 
 def ensembles(*, callable_part: bool = False, **more: int) -> World:
-    """A world of ensembles, where a part is called by itself, too, or is not, and of other models."""
+    """A world of ensembles, one with a part that is also called by itself, and of other models."""
     return started({**ENSEMBLES, "part": replace(ENSEMBLES["part"], callable=callable_part), **specs(more)})
 
 
 def told(world: World, error: str = "no such operator") -> lease.Refusal:
-    """What is said to who waits for the one load that is under way, when it fails."""
+    """Return the response to the waiter of a load that fails."""
     (number,), (ticket,) = world.at_work, world.open
     world.end_load(number, error)
     answer = world.answers[ticket]
@@ -106,7 +106,6 @@ def test_parts_of_an_ensemble_that_failed_to_load_are_unloaded() -> None:
 
 @pytest.fixture
 def world() -> World:
-    """A world of one model."""
     return started(specs({"a": 40}))
 
 
@@ -120,7 +119,7 @@ def quarantine(world: World) -> list[object]:
     return events
 
 
-def test_a_failed_load_is_told_at_once_and_tried_again_after_a_while(world: World) -> None:
+def test_a_failed_load_is_reported_immediately_and_retried_later(world: World) -> None:
     world.ask("p1", "a", None)
     answer = told(world)
     assert isinstance(answer, lease.Busy)
@@ -129,7 +128,7 @@ def test_a_failed_load_is_told_at_once_and_tried_again_after_a_while(world: Worl
     world.finish()
     assert world.busy("p1", "a", 1.0) == pytest.approx(RULES.failure_backoff_seconds)
     waits = world.ask("p1", "a", None)
-    assert isinstance(world.answer(waits), lease.Granted), "the back-off ends within his bound"
+    assert isinstance(world.answer(waits), lease.Granted), "the back-off ends within the caller's wait"
     assert world.loads == ["a", "a"]
 
 
@@ -137,7 +136,7 @@ def test_a_model_that_fails_again_and_again_is_quarantined_with_the_reason(world
     events = quarantine(world)
     assert [event.retry_seconds for event in events if isinstance(event, LoadFailed)] == [4.0, 8.0, 16.0]
     assert Quarantined("a", "no such operator") in events
-    world.change_rules(capacity_bytes=120)  # settings that leave the model as it was
+    world.change_rules(capacity_bytes=120)  # Settings that do not change the model.
     world.advance(100_000.0)
     answer = world.ask("p1", "a", None)
     assert isinstance(answer, lease.Quarantined)
@@ -152,7 +151,7 @@ def test_quarantine_ends_with_a_new_version(world: World) -> None:
     had(world, "a")
 
 
-def test_nobody_goes_for_a_model_whose_files_show_that_it_cannot_be_loaded() -> None:
+def test_no_model_is_evicted_for_one_whose_files_show_that_it_cannot_load() -> None:
     world = full({"a": 60, "bad": 50, "pin": 45})
     world.change("bad", stamp="broken", problem="its config.pbtxt cannot be read")
     world.change("pin", stamp="broken", problem="so is this one", pinned=True)
@@ -174,7 +173,7 @@ def test_nobody_goes_for_a_model_whose_files_show_that_it_cannot_be_loaded() -> 
     had(world, "bad")
 
 
-def test_who_waits_for_a_model_that_turns_out_to_be_broken_is_told_so() -> None:
+def test_waiting_callers_of_a_broken_model_get_the_error() -> None:
     world = full({"a": 60, "bad": 60})
     world.advance(25.0)
     ticket = world.ask("p1", "bad", None)
@@ -202,7 +201,7 @@ def test_memory_of_a_failed_load_must_come_back_too(world: World) -> None:
     assert world.leaked == 30
 
 
-def test_a_model_that_changes_while_it_is_loaded_is_loaded_anew(world: World) -> None:
+def test_a_model_that_changes_while_it_is_loaded_is_loaded_again(world: World) -> None:
     ticket = world.ask("p1", "a", None)
     world.change("a", versions=(7,))
     answer = world.answer(ticket)

@@ -1,4 +1,4 @@
-"""Leases: who has one, for how long, and what is never unloaded because of it."""
+"""Leases: their holders, their duration, and that leased models are never unloaded."""
 
 import pytest
 from tidegate_contracts import lease
@@ -9,7 +9,7 @@ from .world import RULES, World, specs, started, used
 
 @pytest.fixture
 def world() -> World:
-    """Room for two of three models; a and b are resident, and nobody holds them since second 20."""
+    """Memory for two of three models. a and b are resident, without leases since second 20."""
     world = started(specs({"a": 40, "b": 40, "c": 40}))
     for name in ("a", "b"):
         used(world, name)
@@ -22,7 +22,7 @@ def use(in_flight: int = 0, idle: float = 0.0, requests: int = 0) -> lease.Use:
     return lease.Use(in_flight=in_flight, idle_seconds=idle, requests=requests)
 
 
-def test_who_waited_for_a_load_counts_his_lease_from_when_he_asked() -> None:
+def test_a_holder_that_waited_for_a_load_times_its_lease_from_the_request() -> None:
     world = started(specs({"c": 40}))
     ticket = world.ask("p1", "c", None)
     world.advance(3.0)
@@ -45,7 +45,7 @@ def test_an_unrenewed_lease_ends_to_the_second_and_counts_as_used_until_then(wor
 
 
 @pytest.mark.parametrize("late", [-1, 1])
-def test_lease_that_has_just_ended_is_given_anew_where_the_model_is_still_there(world: World, late: float) -> None:
+def test_an_ended_lease_is_granted_again_if_the_model_is_still_loaded(world: World, late: float) -> None:
     world.ask("p1", "a", None)
     world.advance(RULES.lease_seconds + late)
     assert world.residency.leases == (late < 0)
@@ -66,7 +66,7 @@ def test_lease_idle_for_a_whole_period_is_not_renewed_but_for_pinned_models(
         assert world.renew("p1").lost == lost
 
 
-def test_without_an_idle_limit_idle_leases_are_taken_back_once_somebody_is_short_of_room(world: World) -> None:
+def test_without_an_idle_limit_idle_leases_are_lost_once_a_caller_lacks_memory(world: World) -> None:
     world.change_rules(idle_seconds=0.0)
     for name in ("a", "b"):
         world.ask("p1", name, None)
@@ -98,7 +98,7 @@ def test_a_changed_model_drains_and_what_is_in_flight_holds_it(world: World) -> 
     assert world.states["a"] == "unloading"
 
 
-def test_who_would_rather_go_elsewhere_than_wait_for_room_is_told_at_once(world: World) -> None:
+def test_a_caller_that_does_not_wait_for_memory_is_refused_immediately(world: World) -> None:
     world.advance(5.0)
     step, answer = world.residency.acquire("c", "p1", None, world.now, room_seconds=0.0)
     assert isinstance(answer, lease.Busy)
@@ -106,7 +106,7 @@ def test_who_would_rather_go_elsewhere_than_wait_for_room_is_told_at_once(world:
     assert step.commands == []
     world.advance(5.0)
     step, answer = world.residency.acquire("c", "p1", None, world.now, room_seconds=0.0)
-    assert isinstance(answer, Ticket), "by now somebody may go, and that is room"
+    assert isinstance(answer, Ticket), "by then a model can be evicted"
     assert [type(command) for command in step.commands] == [Unload]
 
 
@@ -125,7 +125,7 @@ def test_a_release_that_is_late_ends_no_lease_that_was_granted_since(world: Worl
     assert isinstance(world.ask("p1", "a", None), lease.Granted)
     assert release({}) == 0, "who names none means whichever it is"
     world.residency.renew("p1", world.residency.incarnation, {"a": use(in_flight=1)}, world.now)
-    assert release({"a": second.serial}) == 1, "given anew by a renewal"
+    assert release({"a": second.serial}) == 1, "granted again by a renewal"
 
 
 def test_in_flight_of_an_earlier_incarnation_is_held_and_its_lease_is_lost(world: World) -> None:
@@ -142,7 +142,7 @@ def test_uses_are_learned_from_renewals() -> None:
     world.answer(world.ask("p1", "a", None))
     candidate = world.residency._pool.models["a"].candidate
     began = world.now
-    for requests in (6, 5, 5):  # the first of them is the one that asked for the lease, and was counted then
+    for requests in (6, 5, 5):  # The first of them was counted when it requested the lease.
         world.advance(10.0)
         world.take(world.residency.renew("p1", "start-0", {"a": use(in_flight=1, requests=requests)}, world.now)[0])
     assert candidate.gap_seconds == pytest.approx(2.0)

@@ -1,4 +1,4 @@
-"""Memory: what readings tell of what is loaded, freed and leaked."""
+"""Memory: what readings show of loaded, freed and leaked models."""
 
 from dataclasses import replace
 from typing import Any
@@ -21,7 +21,7 @@ NOISY = replace(RULES, tolerance_bytes=4)
 
 
 def turn(world: World, name: str, missing: int = 0) -> None:
-    """Have a model loaded, used and given back, another one go for it, and so many bytes of that one stay."""
+    """Load, use and release a model, evict another for it, and leave `stays` bytes of that one."""
     world.advance(100.0)
     world.ask("p1", name, None)
     if unloads(world):
@@ -48,9 +48,7 @@ def test_growth_at_work_is_the_base_and_not_a_leak() -> None:
     [((3,), 8, 8 * 3), ((1, -1, 3, -3), 100, 0)],
     ids=["small leaks add up", "noise is no leak"],
 )
-def test_what_is_too_little_to_be_told_from_noise_is_added_up(
-    missing: tuple[int, ...], times: int, leaked: int
-) -> None:
+def test_shortfalls_within_the_noise_are_summed_up(missing: tuple[int, ...], times: int, leaked: int) -> None:
     world = full({"a": 60, "b": 60}, replace(NOISY, leak_budget_bytes=50))
     world.read()
     for n in range(times):
@@ -58,7 +56,7 @@ def test_what_is_too_little_to_be_told_from_noise_is_added_up(
     assert world.leaked == pytest.approx(leaked, abs=4 + 3 if leaked else 0)
 
 
-def test_of_what_was_found_at_a_start_nobody_knows_what_is_missing() -> None:
+def test_missing_memory_of_models_found_at_a_start_is_unknown() -> None:
     world = started(specs({"a": 80, "b": 60}), real={"a": 50})
     used(world, "a")
     world.restart_policy()
@@ -72,11 +70,11 @@ def test_of_what_was_found_at_a_start_nobody_knows_what_is_missing() -> None:
     assert (world.states["a"], world.leaked) == ("cold", 0), "it is not waited for as long, and nothing is charged"
 
 
-# Room, as readings of memory tell it
+# Memory, as readings show it
 
 
 def making_room(rules: PoolSettings = RULES, **sizes: int) -> World:
-    """A world in which the model that comes last is asked for, and others go for it: by default a for b."""
+    """A world in which the last model is called and others are evicted for it: by default a for b."""
     sizes = sizes or {"a": 60, "b": 60}
     world = full(sizes, rules)
     world.advance(100.0)
@@ -85,7 +83,7 @@ def making_room(rules: PoolSettings = RULES, **sizes: int) -> World:
 
 
 def new(declared: int = 50, really: int = 33) -> dict[str, Any]:
-    """What makes a world whose one model is of an unknown size."""
+    """Arguments for a world whose only model has an unknown size."""
     spec = ModelSpec("new", estimate_bytes=declared, estimate_from="estimated")
     return {"specs": {"new": spec}, "real": {"new": really}}
 
@@ -112,14 +110,14 @@ def test_memory_that_does_not_come_back_is_charged_until_it_does() -> None:
     assert Leaked("a", 20, 20) in step.events
     listing = world.residency.listing(world.now)
     assert (listing.leaked_bytes, listing.freeing_bytes, listing.free_bytes) == (20, 80, 0)
-    assert unloads(world) == ["b"], "its room has leaked: somebody else must go"
+    assert unloads(world) == ["b"], "its memory has leaked, so another model is evicted"
     world.lingering = 0
     world.until(lambda: not world.open and not world.at_work)
     world.read()
     assert world.leaked == 0
 
 
-def test_past_the_leak_budget_the_pod_asks_to_be_recycled_once_nobody_holds_a_lease() -> None:
+def test_past_the_leak_budget_triton_is_recycled_after_the_last_lease() -> None:
     world = full({"a": 40, "b": 40, "c": 40})
     world.advance(100.0)
     world.ask("p1", "b", None)
@@ -155,7 +153,7 @@ def test_a_model_that_only_a_leak_keeps_out_has_triton_restarted() -> None:
     assert world.recycled == 1
 
 
-def test_an_unload_that_fails_is_told_again_and_in_the_end_triton_is_restarted() -> None:
+def test_a_failed_unload_is_retried_and_in_the_end_triton_is_restarted() -> None:
     world = making_room()
     for _ in range(RULES.unload_tries):
         assert world.states["a"] == "unloading"
@@ -197,7 +195,7 @@ def test_a_load_of_which_nothing_is_known_is_charged_what_most_models_take(
     assert world.loads[-1] == "new"
 
 
-def test_what_memory_grew_by_while_others_were_loaded_is_nobodys_measure() -> None:
+def test_growth_during_overlapping_loads_measures_no_model() -> None:
     world = started(specs({"a": 30, "b": 30}))
     world.ask("p1", "a", None)
     world.ask("p1", "b", None)
@@ -209,7 +207,7 @@ def test_what_memory_grew_by_while_others_were_loaded_is_nobodys_measure() -> No
 
 @pytest.fixture
 def unproved() -> World:
-    """A world of models whose footprints are declared, and were never measured, with a margin for first loads."""
+    """A world of models with declared footprints that were never measured, with a margin for first loads."""
     return started(specs({"a": 40, "b": 40, "c": 40}), replace(RULES, first_load_margin=0.25))
 
 
@@ -312,7 +310,7 @@ def test_what_was_measured_is_forgotten_with_the_content_that_it_was_of() -> Non
 
 @pytest.fixture
 def crowded() -> World:
-    """A world where a takes 60 of 100 bytes, and another model 70, of which 30 are known."""
+    """A world in which a takes 60 of 100 bytes, and another model 70, of which 30 are known."""
     world = full({"a": 60})
     world.specs |= new(30, 70)["specs"]
     world.real["new"] = 70

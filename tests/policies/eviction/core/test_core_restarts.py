@@ -1,4 +1,4 @@
-"""Restarts: of the policy, of Triton, of both; and SIGTERM."""
+"""Restarts of the policy, of Triton and of both, and SIGTERM."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from .world import BASE, RULES, World, specs, started
 
 
 def running(sizes: dict[str, int]) -> World:
-    """A world where all of these are resident and leased."""
+    """A world in which all of these models are resident and leased."""
     world = started(specs(sizes))
     for name in sizes:
         world.ask("p1", name, None)
@@ -57,7 +57,7 @@ def test_an_unload_that_is_under_way_at_a_restart_is_watched_and_its_room_still_
     assert world.states == {"a": "cold", "b": "resident"}
 
 
-def test_models_that_nobody_knows_go_when_the_period_is_over() -> None:
+def test_unknown_models_are_unloaded_after_the_period() -> None:
     world = World(specs({"a": 60}))
     world.loaded = {"stranger": 5}
     world.recover()
@@ -80,7 +80,7 @@ def test_what_loads_took_is_known_of_those_here_and_of_those_before_the_start() 
 
 
 @pytest.mark.parametrize(("loaded", "state"), [((1, 2), "draining"), ((3, 2), "resident")])
-def test_a_model_with_other_versions_than_the_settings_say_is_loaded_anew(loaded: tuple[int, ...], state: str) -> None:
+def test_a_model_with_other_versions_than_in_the_settings_is_loaded_again(loaded: tuple[int, ...], state: str) -> None:
     residency = Residency(RULES, "new")
     residency.configure(RULES, {"a": ModelSpec("a", footprint_bytes=10, versions=(2, 3))}, 0.0)
     residency.recover(ServerInventory(resident=("a",), versions={"a": loaded}), 0.0)
@@ -129,7 +129,7 @@ def test_after_sigterm_nothing_new_begins_and_renewals_go_on() -> None:
     assert world.evictions == []
 
 
-def test_after_sigterm_a_lease_that_has_ended_is_not_given_anew() -> None:
+def test_after_sigterm_an_ended_lease_is_not_granted_again() -> None:
     world = running({"a": 40})
     world.proxies["p1"]["a"].in_flight = 0
     world.leave()
@@ -167,7 +167,7 @@ def test_a_clock_that_jumps_ahead_ends_leases_and_waits_and_nothing_else() -> No
     assert isinstance(world.ask("p2", "b", None), Ticket)
 
 
-def test_a_model_that_vanished_is_loaded_anew_and_nothing_is_thought_to_have_leaked() -> None:
+def test_a_model_that_vanished_is_loaded_again_and_nothing_counts_as_leaked() -> None:
     world = running({"a": 40})
     world.read()
     world.residency.memory(BASE, world.now)

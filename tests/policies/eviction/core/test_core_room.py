@@ -1,4 +1,4 @@
-"""Room: who goes for whom, when, and what is told to those there is none for."""
+"""Evictions: which models, for which, when, and the responses to callers that get no memory."""
 
 from dataclasses import replace
 
@@ -23,16 +23,16 @@ def test_idle_for_exactly_the_limit_may_go_and_a_moment_less_may_not(early: floa
         assert answer.retry_after == pytest.approx(early, abs=1e-5)
 
 
-def test_busy_says_the_exact_second_and_who_comes_then_gets_room() -> None:
+def test_busy_has_the_exact_second_and_a_caller_then_gets_memory() -> None:
     world = full({"a": 30, "b": 30, "c": 30, "d": 70})
     retry_after = world.busy("p1", "d", 0.0)
-    assert retry_after == pytest.approx(RULES.idle_seconds - 2.0), "a and b must be idle; c may stay"
+    assert retry_after == pytest.approx(RULES.idle_seconds - 2.0), "a and b must be idle, but c can stay"
     world.advance(retry_after)
     assert isinstance(world.ask("p1", "d", None), Ticket)
     assert unloads(world) == ["a", "b"]
 
 
-def test_who_was_loaded_after_waiting_for_room_says_how_long_for_it_and_how_long_it_loaded() -> None:
+def test_a_load_reports_its_wait_for_memory_and_its_duration() -> None:
     world = full({"a": 50, "b": 50, "big": 90})
     world.advance(100.0)
     assert isinstance(world.ask("p1", "big", None), Ticket)
@@ -46,7 +46,7 @@ def test_who_was_loaded_after_waiting_for_room_says_how_long_for_it_and_how_long
     assert told.seconds == pytest.approx(4.0)
 
 
-def test_too_large_is_said_at_once_and_nobody_goes_for_it() -> None:
+def test_too_large_is_returned_immediately_and_no_model_is_evicted() -> None:
     world = full({"a": 40, "pin": 30, "big": 71})
     world.change("pin", pinned=True)
     world.advance(500.0)
@@ -64,14 +64,14 @@ def test_what_nothing_is_known_of_is_never_too_large() -> None:
     assert isinstance(world.ask("p1", "new", None), Ticket)
 
 
-def test_room_that_was_made_for_somebody_is_not_taken_by_who_comes_later() -> None:
+def test_memory_freed_for_a_model_is_not_taken_by_later_ones() -> None:
     world = full({"a": 50, "b": 50, "big": 90, "late": 50, "tiny": 10})
     world.advance(100.0)
     first = world.ask("p1", "big", None)
     world.end_unload(world.working)
     world.read()
     world.ask("p2", "tiny", None)
-    assert world.states["tiny"] == "queued", "beside big there will be room for it, but big comes first"
+    assert world.states["tiny"] == "queued", "it will fit next to big, but big comes first"
     late = [world.ask("p2", "late", None) for _ in range(5)]
     world.until(lambda: world.states["big"] == "loading")
     assert isinstance(first, Ticket)
@@ -79,7 +79,7 @@ def test_room_that_was_made_for_somebody_is_not_taken_by_who_comes_later() -> No
     assert all(isinstance(answer, lease.Busy | Ticket) for answer in late)
 
 
-def test_nobody_goes_for_a_model_before_it_is_its_turn_to_be_loaded() -> None:
+def test_no_model_is_evicted_for_another_before_its_turn() -> None:
     sizes = {"a": 25, "b": 25, "c": 25, "d": 25, "e": 25, "f": 25, "g": 25}
     world = full(sizes, replace(RULES, idle_seconds=0.0, loads_at_once=2))
     world.advance(20.0)
@@ -106,7 +106,7 @@ def test_the_model_with_more_waiters_goes_first_unless_another_has_waited_for_lo
     assert under_way(world).command.model == first
 
 
-def test_who_was_told_busy_and_comes_back_in_time_has_kept_his_place() -> None:
+def test_a_refused_caller_that_returns_on_time_keeps_its_place() -> None:
     world = started(specs({"x": 20, "a": 20, "b": 20}), replace(RULES, loads_at_once=1))
     world.ask("p1", "x", None)
     assert isinstance(world.ask("p1", "a", 0.0), lease.Busy)
@@ -132,7 +132,7 @@ def test_who_has_waited_for_long_and_will_have_room_in_time_is_not_passed_by_who
 
 
 def test_small_models_do_not_starve_a_large_one() -> None:
-    """The large one needs all that the small ones take in turn, each as soon as there is a gap."""
+    """The large model needs all the memory that the small ones use in turn, each as soon as there is a gap."""
     small = {f"s{n}": 25 for n in range(8)}
     world = full({**small, "large": 100}, replace(RULES, idle_seconds=0.0, lease_seconds=2.0, wait_seconds=30.0))
     ticket = world.ask("p1", "large", None)
@@ -173,7 +173,7 @@ def test_a_policy_that_chooses_too_few_is_helped_out() -> None:
     assert sorted(unloads(world)) == ["a", "b", "c"]
 
 
-def test_a_policy_that_fails_is_told_and_the_least_recently_used_go() -> None:
+def test_a_failing_policy_is_reported_and_the_least_recently_used_are_evicted() -> None:
     def broken(_candidates: object, _needed: int, _now: float) -> list[Candidate]:
         raise KeyError("no such model")
 
@@ -185,7 +185,7 @@ def test_a_policy_that_fails_is_told_and_the_least_recently_used_go() -> None:
     assert [command.model for command in step.commands if isinstance(command, Unload)] == ["a", "b"]
 
 
-def test_a_listing_says_who_was_told_busy_in_the_last_five_minutes() -> None:
+def test_a_listing_has_the_refusals_of_the_last_five_minutes() -> None:
     world = started(specs({"x": 20, "a": 20}), replace(RULES, loads_at_once=1))
     world.ask("p1", "x", None)
     for _ in range(3):
@@ -200,7 +200,7 @@ def test_a_listing_says_who_was_told_busy_in_the_last_five_minutes() -> None:
     assert busy() == {"x": 0, "a": 1}
 
 
-def test_a_model_that_is_refused_again_and_again_is_told_to_have_no_room_since_the_first_time() -> None:
+def test_a_repeatedly_refused_model_is_listed_without_memory_since_the_first_refusal() -> None:
     world = full({"a": 60, "b": 60})
 
     world.busy("p2", "b", 0.0)
@@ -212,7 +212,7 @@ def test_a_model_that_is_refused_again_and_again_is_told_to_have_no_room_since_t
         found = world.listed("b")
         assert found.state == "cold"
         assert found.no_room_seconds == pytest.approx(world.now - began)
-        assert found.why.startswith("there is no room")
+        assert found.why.startswith("the memory is full")
     world.end_of_requests()
     world.advance(RULES.idle_seconds)
     waits = world.ask("p2", "b", None)

@@ -1,4 +1,4 @@
-"""Ten thousand models: work grows with them, and no faster. Calls are counted: a clock would tell of the machine."""
+"""Ten thousand models: work grows at most in proportion. The tests count calls, because times depend on the machine."""
 
 import sys
 from collections.abc import Callable
@@ -17,7 +17,7 @@ RULES = PoolSettings(
 
 
 def calls(task: Callable[..., object], *given: object) -> int:
-    """How many functions a task calls, C's included."""
+    """Return the number of function calls of a task, including C functions."""
     count = 0
 
     def seen(_frame: FrameType, event: str, _what: object) -> None:

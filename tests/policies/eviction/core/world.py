@@ -1,7 +1,7 @@
-"""A simulated Triton, its memory and some proxies around the core; it checks after every step what must always hold.
+"""A simulated Triton, its memory and some proxies around the core. It checks the invariants after every step.
 
-It keeps its own books: who believes to hold a lease, what Triton has loaded, which tickets are open. So it judges the
-core by what comes of its commands and answers, not by what the core thinks of itself.
+It keeps independent books of the proxies' leases, Triton's models and the open tickets. So it checks the effects of the
+core's commands and responses, not the core's own state.
 """
 
 import copy
@@ -35,31 +35,31 @@ RULES = PoolSettings(
     failure_backoff_seconds=4.0, overdue_seconds=4.0, default_load_seconds=2.0,
 )  # fmt: skip
 REACHABLE = {(before, after) for (before, _), after in AFTER.items()}
-for _ in State:  # several transitions may follow each other within one step
+for _ in State:  # Several transitions can happen within one step.
     REACHABLE |= {(a, d) for a, b in REACHABLE for c, d in REACHABLE if b is c}
 
 
 @dataclass
 class Held:
-    """What a proxy believes: from when it asked on, by its own counting."""
+    """A lease from the proxy's view, which it times from its request."""
 
     until: float
     incarnation: str
-    open: bool = True  # New requests may begin under it.
+    open: bool = True  # Whether new requests may begin under it.
     in_flight: int = 0
     last_use: float = 0.0
 
 
 @dataclass
 class Begun:
-    """A command that Triton works at."""
+    """A command in progress at Triton."""
 
     command: Load | Unload
     pieces: tuple[str, ...]
     since: float = 0.0
 
     def alone(self, now: float) -> bool:
-        """Nothing may begin beside it."""
+        """Nothing else may begin meanwhile."""
         return isinstance(self.command, Load) and self.command.alone and now < self.since + RULES.alone_seconds
 
 
@@ -70,28 +70,30 @@ def specs(sizes: Mapping[str, int], **more: object) -> dict[str, ModelSpec]:
 
 @dataclass
 class World:
-    """Everything around one `Residency`."""
+    """The environment of one `Residency`."""
 
     specs: dict[str, ModelSpec]
     rules: PoolSettings = RULES
-    real: dict[str, int] = field(default_factory=dict)  # What pieces really take, where it is not what is declared.
+    real: dict[str, int] = field(
+        default_factory=dict
+    )  # The real sizes of pieces, if they differ from the declared ones.
     now: float = 0.0
     starts: int = 0
-    loaded: dict[str, int] = field(default_factory=dict)  # Pieces in Triton, with the memory they take.
+    loaded: dict[str, int] = field(default_factory=dict)  # Pieces in Triton, with their memory.
     at_work: dict[int, Begun] = field(default_factory=dict)
-    lingering: int = 0  # Memory of what was unloaded.
-    lost: int = 0  # Memory that never comes back.
+    lingering: int = 0  # The memory of unloaded pieces.
+    lost: int = 0  # Memory that is never freed.
     up: bool = True
     proxies: dict[str, dict[str, Held]] = field(default_factory=lambda: {"p1": {}, "p2": {}})
     open: dict[int, Ticket] = field(default_factory=dict)
-    excused: bool = False  # More is charged than there is, for a reason that was told.
+    excused: bool = False  # The charges exceed the capacity for a reported reason.
     leaving: bool = False
     recycled: int = 0
     answers: dict[int, lease.Granted | lease.Refusal] = field(default_factory=dict)
     loads: list[str] = field(default_factory=list)
     evictions: list[Evicted] = field(default_factory=list)
     states: dict[str, str] = field(default_factory=dict)
-    fresh: list[str] = field(default_factory=list)  # Models that a lease was just granted on.
+    fresh: list[str] = field(default_factory=list)  # Models on which a lease was just granted.
 
     def __post_init__(self) -> None:
         self.residency = Residency(self.rules, "start-0", self.now)
@@ -101,7 +103,7 @@ class World:
     def take(self, step: Step) -> Step:
         for event in step.events:
             if isinstance(event, Answered):
-                ticket = self.open.pop(event.ticket.number)  # KeyError: answered twice, or never given
+                ticket = self.open.pop(event.ticket.number)  # KeyError: a second response, or one without a ticket.
                 self.answers[ticket.number] = event.answer
                 if isinstance(event.answer, lease.Granted):
                     self.granted(ticket.model, ticket.holder, event.answer, ticket.asked)
@@ -121,14 +123,14 @@ class World:
         return step
 
     def may_go(self, event: Evicted) -> None:
-        """Check that who goes for others may."""
+        """Check that the evicted models may be evicted."""
         spec = self.specs.get(event.model)
         if event.reason in ("room", "pinned", "ahead") and spec is not None:
             assert not spec.pinned
             if event.reason in ("room", "ahead"):
                 limit = self.rules.idle_seconds if spec.idle_seconds is None else spec.idle_seconds
                 if self.rules.policy.breaks_even and spec.idle_seconds is None:
-                    # For room where that pays; leases are looked at when it is unloaded.
+                    # Evictions for memory are checked at the unload.
                     load = self.residency.load_seconds.get(event.model, self.rules.default_load_seconds)
                     limit = min(limit, 4 * load) if event.reason == "ahead" else 0.0
                 assert event.idle_seconds >= limit - 1e-9, f"{event} although its limit is {limit}"
@@ -171,7 +173,7 @@ class World:
         self.at_work[command.number] = Begun(command, command.names)
 
     def recycle(self, _command: Recycle) -> None:
-        """Note that Triton is to be restarted."""
+        """Note that Triton will be restarted."""
         self.recycled += 1
         for leases in self.proxies.values():
             assert all(
@@ -234,7 +236,7 @@ class World:
         self.proxies[holder][model] = Held(asked + answer.lease_seconds, answer.incarnation, True, 1, self.now)
 
     def renew(self, holder: str, delay: float = 0.0, *, heard: bool = True) -> lease.Renewed:
-        """Renew what a proxy has, and let it act on the answer if it hears it."""
+        """Renew a proxy's leases, and let it act on the response if it gets it."""
         leases = self.proxies[holder]
         uses = {
             model: lease.Use(
@@ -315,7 +317,7 @@ class World:
         spec = self.specs.get(begun.command.model)
         if error is None:
             self.loaded.update(sizes)
-        elif spec and spec.parts:  # the parts were loaded, the ensemble was not
+        elif spec and spec.parts:  # The parts were loaded, but not the ensemble.
             self.loaded.update({piece: size for piece, size in sizes.items() if piece != spec.name})
         return self.take(
             self.residency.load_ended(
@@ -324,14 +326,14 @@ class World:
         )
 
     def end_unload(self, number: int, error: str | None = None, *, lingers: bool = False, leaks: bool = False) -> Step:
-        """Let an unload end; its memory comes back at once, later, or never."""
+        """Let an unload end. Its memory is freed immediately, later, or never."""
         begun = self.at_work.pop(number)
         if error is None:
             for piece in begun.pieces:
                 size = self.loaded.pop(piece, 0)
                 self.lingering += size if lingers and not leaks else 0
                 self.lost += size if leaks else 0
-            for piece in list(self.loaded):  # an ensemble is not READY without its parts
+            for piece in list(self.loaded):  # An ensemble is not READY without its parts.
                 if piece in self.specs and not set(self.specs[piece].parts) <= self.loaded.keys():
                     self.lingering += self.loaded.pop(piece)
         return self.take(self.residency.unload_ended(number, self.now, error))
@@ -344,14 +346,14 @@ class World:
         return self.take(self.residency.memory(BASE + sum(self.loaded.values()) + self.lingering + self.lost, self.now))
 
     def index(self) -> ServerInventory:
-        """What Triton's index says."""
+        """Return Triton's index."""
         loading = [each.command.model for each in self.at_work.values() if isinstance(each.command, Load)]
         unloading = [p for each in self.at_work.values() if isinstance(each.command, Unload) for p in each.pieces]
         resident = [piece for piece in self.loaded if piece not in unloading]
         return ServerInventory(tuple(resident), tuple(loading), tuple(unloading))
 
     def restart_policy(self) -> None:
-        """Kill the policy, and start it anew: all that it knew is gone."""
+        """Kill and restart the policy, which loses its state."""
         self.starts += 1
         self.open.clear()
         self.excused = True
@@ -363,11 +365,11 @@ class World:
             self.recover()
 
     def recover(self) -> None:
-        """Have the core read the index."""
+        """Let the core read the index."""
         before, self.at_work = self.at_work, {}
-        for begun in before.values():  # under numbers that nobody knows; of an unload each piece by itself
+        for begun in before.values():  # Under unknown numbers. An unload has each piece by itself.
             if isinstance(begun.command, Load):
-                if begun.pieces:  # else it was READY already
+                if begun.pieces:  # Else it was READY before.
                     self.at_work[-len(self.at_work) - 1] = begun
             else:
                 for piece in begun.pieces:
@@ -392,7 +394,7 @@ class World:
 
     # --- time
     def advance(self, seconds: float) -> None:
-        """Let time pass, ticking whenever something is due."""
+        """Let time pass, with ticks at every deadline."""
         until = self.now + seconds
         for _ in range(10_000):
             at = self.residency.next_deadline()
@@ -407,7 +409,7 @@ class World:
         self.jump(until - self.now)
 
     def jump(self, seconds: float) -> None:
-        """Let time pass at once: nobody was there to tick."""
+        """Let time pass in one jump, without ticks."""
         self.now += seconds
         self.take(self.residency.tick(self.now))
 
@@ -430,7 +432,7 @@ class World:
             self.advance(then)
 
     def until(self, met: Callable[[], bool], seconds: float = 600.0) -> None:
-        """Let everything go well until something is so."""
+        """Continue without faults until something holds."""
         end = self.now + seconds
         while not met():
             assert self.now < end, "it never came to be"
@@ -442,7 +444,7 @@ class World:
         return copy.deepcopy(self)
 
 
-# --- worlds that several tests begin with, and short words for what they do there
+# Worlds that several tests use, and helpers
 def started(*arguments: object, **more: object) -> World:
     world = World(*arguments, **more)  # type: ignore[arg-type]
     world.recover()
@@ -456,7 +458,7 @@ def had(world: World, name: str, holder: str = "p1") -> None:
 
 
 def full(sizes: dict[str, int], rules: PoolSettings = RULES, **more: object) -> World:
-    """A world where a, b, … were loaded one after the other as long as there was room, and given back at once."""
+    """A world in which a, b, … were loaded in turn while they fitted, and released immediately."""
     world = started(specs(sizes, **more), rules)
     room = rules.capacity_bytes
     for name, size in sizes.items():
@@ -473,7 +475,7 @@ def used(world: World, name: str) -> None:
 
 
 def unloads(world: World) -> list[str]:
-    """What Triton unloads, each with the parts that go with it, in order."""
+    """Return what Triton unloads, each with its parts, in order."""
     return [name for each in world.at_work.values() if isinstance(each.command, Unload) for name in each.command.names]
 
 

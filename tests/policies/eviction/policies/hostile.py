@@ -1,6 +1,6 @@
-"""A policy that does what no policy should: what it is to do is the name of the first model that it is given.
+"""A hostile policy. The name of the first model selects what it does.
 
-The entry points of a package below a folder make it one that is installed.
+A package with entry points in a directory makes it an installed policy.
 """
 
 import itertools
@@ -36,7 +36,7 @@ WELL: dict[str, Callable[[Sequence[Candidate]], Any]] = {
     "twice": lambda candidates: [candidates[0], candidates[0]][: len(candidates)],
     "spoils": _spoil,
 }
-"""It chooses badly, and that is all."""
+"""It only chooses badly."""
 BADLY: dict[str, Callable[[Sequence[Candidate]], Any]] = {
     "copies": lambda candidates: [Candidate("leased", 1, 0.0, 0.0, 0.0, 0.0) for _ in candidates],
     "nothing": lambda _candidates: None,
@@ -46,11 +46,11 @@ BADLY: dict[str, Callable[[Sequence[Candidate]], Any]] = {
     "leaves": lambda _candidates: sys.exit(3),
     "recurses": lambda candidates: BADLY["recurses"](candidates),
 }
-"""What it says can be no answer."""
+"""Its results are invalid."""
 
 
 def choose(candidates: Sequence[Candidate], _needed_bytes: int, _now: float) -> Iterable[Candidate]:
-    """Do what the first model's name says, or choose all."""
+    """Do what the first model's name demands, or choose all."""
     how = candidates[0].name.partition(".")[0]
     return (WELL | BADLY).get(how, WELL["all"])(candidates)  # type: ignore[no-any-return]
 
@@ -63,12 +63,12 @@ def _whim(candidates: Sequence[Candidate], needed_bytes: int, now: float) -> Ite
 whimsical = Policy("whimsical", "It does something else each time, and the same when all is the same.", _whim)
 most = Policy("most", "All go.", lambda candidates, _needed, _now: candidates)
 failing = Policy("failing", "", lambda _candidates, _needed, _now: _raise(KeyError("no such model")))
-policy = Policy("hostile", "It does what it is told.", choose)
+policy = Policy("hostile", "It does what the first model's name demands.", choose)
 unnamed = Policy("another name", "", choose)
 
 
 def install(folder: Path, monkeypatch: pytest.MonkeyPatch, **named: str) -> None:
-    """Have a package be found by this process and by those that it starts, with these entry points of this module."""
+    """Install a package with these entry points of this module for this process and those that it starts."""
     about = folder / "bring-1.0.dist-info"
     about.mkdir(parents=True)
     lines = [f"{name} = {__name__}:{value}" for name, value in named.items()]

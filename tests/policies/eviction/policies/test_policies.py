@@ -1,4 +1,4 @@
-"""Policies: who goes first, who is spared, and where policies come from."""
+"""Policies: which models they choose, and where policies come from."""
 
 import copy
 import importlib.metadata
@@ -70,7 +70,9 @@ def test_worth_is_seconds_of_loading_per_byte_and_second() -> None:
 
 @pytest.mark.parametrize("policy", ["break-even", "lru-idle", "cost-aware"])
 @given(candidates=CANDIDATES, share=st.floats(0, 1))
-def test_enough_goes_nobody_twice_and_nobody_in_vain(policy: str, candidates: list[Candidate], share: float) -> None:
+def test_enough_models_are_evicted_none_twice_and_none_in_vain(
+    policy: str, candidates: list[Candidate], share: float
+) -> None:
     needed = max(1, int(share * freed_by(candidates)))
     victims = list(registry.find(policy).choose(candidates, needed, NOW))
     assert freed_by(victims) >= needed
@@ -98,7 +100,7 @@ def test_a_shared_part_is_free_when_the_last_who_needs_it_goes() -> None:
     assert chosen("lru-idle", pair, 2) == ["a", "b"]
     assert chosen("lru-idle", [*pair, candidate("c", size=5, idle=0.5)], 50) == ["a", "b"]
     part.users = 3
-    assert freed_by(pair) == 2, "somebody else needs it too"
+    assert freed_by(pair) == 2, "another model needs it, too"
 
 
 def test_the_policies_of_the_definition_are_built_in() -> None:
@@ -115,7 +117,7 @@ Install = Callable[..., None]
 
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Has packages bring entry points, each with its name and what it names here."""
+    """Pretend that packages have entry points, each with its name and its object in this module."""
 
     def bring(*found: tuple[str, str]) -> None:
         named = [importlib.metadata.EntryPoint(name, f"{__name__}:{value}", registry.GROUP) for name, value in found]
@@ -129,7 +131,7 @@ def test_policies_come_from_other_packages_under_names_that_are_not_built_in(ins
     install(("mine", "CUSTOM"), ("lru-idle", "CUSTOM"))
     assert (registry.find("mine").name, registry.find("mine").sentence) == (CUSTOM.name, CUSTOM.sentence)
     assert chosen("mine", [candidate("a"), candidate("b")], 1) == ["a", "b"]
-    with pytest.raises(ValueError, match=r'policy "lru-idle" is built in: .*:CUSTOM needs another name'):
+    with pytest.raises(ValueError, match=r'policy "lru-idle" is built in\. Rename the entry point .*:CUSTOM'):
         registry.find("lru-idle")
     assert registry.find("cost-aware") is registry.BUILT_IN["cost-aware"]
 
@@ -137,15 +139,15 @@ def test_policies_come_from_other_packages_under_names_that_are_not_built_in(ins
 @pytest.mark.parametrize(
     ("found", "says"),
     [
-        ((), 'there is no policy "mine": built in are break-even'),
-        ((("mine", "CUSTOM"), ("mine", "WRONG")), 'there are 2 policies "mine"'),
+        ((), 'there is no policy "mine". The built-in policies are break-even'),
+        ((("mine", "CUSTOM"), ("mine", "WRONG")), '2 packages have a policy "mine"'),
         ((("mine", "NOTHING"),), "cannot be imported"),
-        ((("mine", "WRONG"),), "is no Policy with this name"),
-        ((("mine", "NOW"),), "is no Policy with this name"),
-        ((("mine", "candidate"),), "is no Policy with this name"),
+        ((("mine", "WRONG"),), "is not a Policy with this name"),
+        ((("mine", "NOW"),), "is not a Policy with this name"),
+        ((("mine", "candidate"),), "is not a Policy with this name"),
     ],
 )
-def test_a_policy_that_cannot_be_used_is_told_in_one_sentence(
+def test_a_policy_that_cannot_be_used_is_reported_in_one_sentence(
     install: Install, found: tuple[tuple[str, str], ...], says: str
 ) -> None:
     install(*found)
@@ -155,7 +157,7 @@ def test_a_policy_that_cannot_be_used_is_told_in_one_sentence(
 
 @pytest.mark.parametrize("how", [*hostile.WELL, *hostile.BADLY])
 @given(candidates=CANDIDATES, share=st.floats(0, 1))
-def test_one_of_somebody_elses_spoils_nothing_and_chooses_of_what_it_was_given(
+def test_a_custom_policy_alters_nothing_and_chooses_among_its_candidates(
     how: str, candidates: list[Candidate], share: float
 ) -> None:
     candidates[0].name = f"{how}.{candidates[0].name}"

@@ -1,7 +1,5 @@
-"""Many models in little room, called through two proxies by many at once; and again while policy and Triton are killed.
-
-`CHURN=<seconds>` makes it longer, `CHURN_SEED=<number>` kills as a run before did, whose seed was printed.
-"""
+"""Many models in little memory, called through two proxies, also while the policy and Triton are killed.
+`CHURN=<seconds>` prolongs it. `CHURN_SEED=<number>` repeats the kills of a run, which prints its seed."""
 
 import http.client
 import json
@@ -30,26 +28,26 @@ from ..rigs import zoo
 from ..rigs.caller import Holder
 
 SECONDS = float(os.environ.get("CHURN") or 30)
-PATIENCE = 300.0  # Seconds more, on a machine on which too little happens in that time.
+PATIENCE = 300.0  # Additional seconds on a slow machine.
 SEED = int(os.environ.get("CHURN_SEED") or random.randrange(1 << 32))
 MIB = 1 << 20
 MODELS, ROOM, CLIENTS, PROXIES = 40, 10, 8, 2
-HELD = 12  # MiB that a model holds; its process takes about as much again.
-EACH = 32  # MiB that each is declared to take.
-NOISE = 60  # MiB that Triton, its threads and its front ends grow by under load, beside the models.
+HELD = 12  # MiB that a model holds. Its process uses about as much again.
+EACH = 32  # Declared MiB of each model.
+NOISE = 60  # MiB that Triton, its threads and its front ends grow by under load, in addition to the models.
 CALLER = "churn"
 NAMES = [f"m{number:02}" for number in range(MODELS)]
 
 
 @dataclass
 class Seen:
-    """What the callers saw."""
+    """The outcomes of calls."""
 
     statuses: Counter[int] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     models: set[str] = field(default_factory=set)
     highest_bytes: int = 0
-    most: int = 0  # Models in Triton's index at one time, in whatever state but unloaded.
+    most: int = 0  # Models in Triton's index at one time, in any state except unloaded.
     overrun: list[str] = field(default_factory=list)
 
 
@@ -86,7 +84,7 @@ def call(address: str, key: str, model: str, number: int) -> tuple[int, dict[str
 
 
 def client(made: LocalEnvironment, seen: Seen, number: int, over: Callable[[], bool], allowed: set[int]) -> None:
-    """Call models until it is over, some of them often and others seldom, now through one proxy, now the other."""
+    """Call models until the end, some often and others rarely, alternating between the proxies."""
     chance = random.Random(number)
     turn = 0
     while not over():
@@ -108,20 +106,20 @@ def client(made: LocalEnvironment, seen: Seen, number: int, over: Callable[[], b
 
 
 def held_bytes(server: Triton) -> int:
-    """Return what a Triton and its children hold in memory that is theirs alone, by the machine's own books."""
+    """Return the private memory of Triton and its children, from the machine."""
     pages = 0
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             group = int(stat.read_text().rpartition(")")[2].split()[2])
             resident, shared = map(int, stat.with_name("statm").read_text().split()[1:3])
         except OSError:
-            continue  # it has just ended
+            continue  # It has just ended.
         pages += resident - shared if group == server.process.pid else 0
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def measure(made: LocalEnvironment, seen: Seen, base: int, over: Callable[[], bool]) -> None:
-    """Watch how much all models together take: memory by the machine and by the policy, and by Triton's own index."""
+    """Watch the memory of all models: from the machine, the policy and Triton's index."""
     headers = {RESTRICTED_KEY: (made.root / "policy" / "control" / "secret").read_text("utf-8").strip()}
     while not over():
         time.sleep(0.1)
@@ -129,11 +127,11 @@ def measure(made: LocalEnvironment, seen: Seen, base: int, over: Callable[[], bo
             listing = Holder(made.policy).listing()
             taken = held_bytes(made.on_demand) - base
             there = in_memory(made.on_demand.http, headers)
-        except (OSError, http.client.HTTPException, ValueError):  # it was just killed
+        except (OSError, http.client.HTTPException, ValueError):  # It was just killed.
             continue
         seen.highest_bytes = max(seen.highest_bytes, taken)
-        # A load may find a model larger than it was declared, by what Triton itself grew meanwhile, and what leaks is
-        # found afterwards: others go then, until all fits again. One model too many is more than that.
+        # A load may measure a larger model, because Triton itself grew meanwhile, and leaks are found afterwards. Then
+        # others are evicted until all fits. One model too many is more than that.
         charged = listing.resident_bytes + listing.loading_bytes + listing.freeing_bytes
         if charged > listing.capacity_bytes + EACH * MIB // 2:
             seen.overrun.append(f"{charged} of {listing.capacity_bytes} bytes are charged")
@@ -143,7 +141,7 @@ def measure(made: LocalEnvironment, seen: Seen, base: int, over: Callable[[], bo
 
 
 def in_memory(address: str, headers: dict[str, str]) -> dict[str, str]:
-    """Return the state of every model that is loaded, or being loaded or unloaded, as Triton's own index has it."""
+    """Return the state of every model that is loaded, loading or unloading in Triton's index."""
     asking = http.client.HTTPConnection(address, timeout=5)
     try:
         asking.request("POST", "/v2/repository/index", "{}", headers)
@@ -156,7 +154,7 @@ def in_memory(address: str, headers: dict[str, str]) -> dict[str, str]:
 def churn(
     made: LocalEnvironment, seconds: float, allowed: set[int], meanwhile: Callable[[float], None] = time.sleep
 ) -> Seen:
-    """Let everybody call for a while, on a slow machine until they have called enough; return what they saw."""
+    """Call for a while, on a slow machine until there are enough calls. Return the outcomes."""
     seen = Seen()
     base = held_bytes(made.on_demand)
     end = time.monotonic() + seconds
@@ -181,7 +179,7 @@ def test_every_answer_is_right_or_busy_and_room_is_never_overrun(tmp_path: Path)
         log = (tmp_path / "policy" / "policy.log").read_text("utf-8")
     assert seen.wrong == []
     assert seen.overrun == []
-    # How many are busy depends on how fast this machine loads.
+    # The number of busy calls depends on how fast this machine loads.
     assert seen.statuses[200] > 3 * ROOM, seen.statuses
     assert len(seen.models) > 1.5 * ROOM, "there was no churn"
     assert log.count('"event":"evicted"') > ROOM
@@ -211,14 +209,15 @@ def test_kills_at_any_time_cost_some_calls_and_no_wrong_answer(tmp_path: Path) -
                 made.start_on_demand()
 
     with plane(tmp_path) as made:
-        # Calls that were at Triton when it was killed have no answer, and are not sent again: 502.
+        # Calls in progress at the killed Triton get no response, and are not retried: 502.
         seen = churn(made, SECONDS, {502, 503, 504}, kills)
         assert seen.wrong == []
         assert seen.overrun == []
-        # How many are busy depends on how fast this machine starts what was killed; that it goes on does not.
+        # The number of busy calls depends on how fast this machine restarts the processes. That calls continue does
+        # not.
         assert seen.statuses[200] > 3 * ROOM, seen.statuses
         assert len(seen.models) > ROOM
-        # All is well again.
+        # After the faults.
         for name in NAMES[:3]:
             end = time.monotonic() + PATIENCE
             while (answer := call(made.proxies[0].http, made.keys[CALLER], name, 7))[0] != 200:

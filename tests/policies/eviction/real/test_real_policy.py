@@ -1,4 +1,4 @@
-"""The policy as a process beside a real Triton: what it loads, measures, frees, and survives."""
+"""The policy as a process with a real Triton: what it loads, measures and frees, and which faults it survives."""
 
 import http.client
 import json
@@ -31,14 +31,14 @@ from ..rigs.nvml import library
 from ..rigs.running_policy import pool
 
 MIB = 1 << 20
-STUB = 18  # MiB that a process of the Python backend takes, beside what a model holds; about.
+STUB = 18  # MiB of a process of the Python backend without a model's memory, approximately.
 
 
 def write(root: Path, *names: str, models: tuple[ManagedModel, ...] = (), **changes: Any) -> None:
-    """Write settings for a pool with these models; by their names alone all is measured."""
+    """Write settings for a pool with these models. Models given by name are measured."""
     tuning = Tuning(tolerance_bytes=8 * MIB, freeing_seconds=5, residency_factor=0, failure_backoff_seconds=0.1)
-    said: dict[str, Any] = {"capacity_bytes": 200 * MIB, "lease_seconds": 3, "wait_seconds": 20, "tuning": tuning}
-    write_settings(root, pool(root, *models, *names, **(said | changes)))
+    defaults: dict[str, Any] = {"capacity_bytes": 200 * MIB, "lease_seconds": 3, "wait_seconds": 20, "tuning": tuning}
+    write_settings(root, pool(root, *models, *names, **(defaults | changes)))
 
 
 @dataclass
@@ -84,7 +84,7 @@ def zoo_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     zoo.model(root / "models", "many", 20, versions=(1, 2, 3))
     zoo.model(root / "models", "broken", fails="there is no such op")
     zoo.ensemble(root / "models", "both", "a", "b")
-    # Of one nobody knows what it takes, the other's size is declared.
+    # One has an unknown size, the other a declared one.
     declared = ManagedModel(name="c", footprint_bytes=(60 + STUB + 4) * MIB)
     write(root, "a", "broken", "both", models=(declared, ManagedModel(name="many", versions=(1, 3))))
     with plane(root) as made:
@@ -93,8 +93,8 @@ def zoo_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
 
 def test_a_cold_model_is_loaded_measured_and_answers(zoo_plane: Plane) -> None:
     holder = zoo_plane.holder
-    said = holder.acquire("a")
-    assert (said["outcome"], said["versions"]) == ("granted", [1])
+    reply = holder.acquire("a")
+    assert (reply["outcome"], reply["versions"]) == ("granted", [1])
     assert infer(zoo_plane.triton.http, "a", 5) == 5
     again = holder.acquire("a")
     assert (again["outcome"], again["waitedSeconds"]) == ("granted", 0)
@@ -149,7 +149,7 @@ def test_a_model_that_fails_is_quarantined_with_tritons_reason(zoo_plane: Plane)
 
 
 def test_a_model_can_read_the_secret_of_its_own_triton_which_opens_no_other(tmp_path: Path, zoo_plane: Plane) -> None:
-    """Triton takes it from its command line alone. Such a model can also end its Triton, or change others' data."""
+    """Triton accepts it on its command line only. Such a model can also end its Triton, or alter others' data."""
     report = tmp_path / "report.json"
     nosy = Model("nosy", Path(nosy_model.__file__), [("INPUT", *zoo.NUMBER)], [("OUTPUT", *zoo.NUMBER)],
                  parameters={"report": report})  # fmt: skip
@@ -211,11 +211,11 @@ def test_triton_killed_is_seen_within_a_second_and_its_successor_serves(tmp_path
         inner = stack.enter_context(ExitStack())
         server = inner.enter_context(real_triton(tmp_path))
         holder = Holder(stack.enter_context(policy(tmp_path, server)))
-        said = holder.acquire("a")
-        assert said["outcome"] == "granted"
+        reply = holder.acquire("a")
+        assert reply["outcome"] == "granted"
         os.killpg(server.process.pid, signal.SIGKILL)
         assert holder.until("a", "cold") < 5, "a second where nothing else runs"
-        assert holder.renew(said["incarnation"], "a").lost == ("a",)
+        assert holder.renew(reply["incarnation"], "a").lost == ("a",)
         inner.close()
         ports = (server.http_port, server.grpc_port, server.metrics_port)
         stack.enter_context(
@@ -223,7 +223,7 @@ def test_triton_killed_is_seen_within_a_second_and_its_successor_serves(tmp_path
         )
         again = holder.acquire("a")
         assert again["outcome"] == "granted"
-        assert again["incarnation"] != said["incarnation"]
+        assert again["incarnation"] != reply["incarnation"]
         assert infer(server.http, "a", 3) == 3
     log = (tmp_path / "policy.log").read_text("utf-8")
     assert "never retrieved" not in log
@@ -235,12 +235,12 @@ def test_it_leaves_last_and_renews_until_then(tmp_path: Path) -> None:
     small(tmp_path, "a")
     with plane(tmp_path, drain_seconds=60) as made:
         holder = made.holder
-        said = holder.acquire("a")
+        reply = holder.acquire("a")
         made.policy.process.popen.terminate()
-        until(lambda: not holder.renew(said["incarnation"], "a").accepts)
+        until(lambda: not holder.renew(reply["incarnation"], "a").accepts)
         assert Holder(made.policy, "another").acquire("a")["outcome"] == "busy"
-        for _ in range(10):  # longer than a lease
-            assert holder.renew(said["incarnation"], "a").lost == ()
+        for _ in range(10):  # Longer than a lease.
+            assert holder.renew(reply["incarnation"], "a").lost == ()
             time.sleep(0.4)
         assert made.policy.process.popen.poll() is None
         holder.release("a")
@@ -248,7 +248,7 @@ def test_it_leaves_last_and_renews_until_then(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_in_a_slice_the_driver_is_asked_in_tritons_own_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_slice_the_driver_is_queried_in_tritons_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small(tmp_path, "a")
     with not_run("THE STAND-IN FOR NVML"):
         made = library(tmp_path)

@@ -1,4 +1,4 @@
-"""Files near a real Triton: it loads what is staged, and holds what it has loaded whatever becomes of the files."""
+"""Staging for a real Triton: it loads staged files, and keeps loaded models whatever happens to the files."""
 
 import os
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ ROOM = 200 * MIB
 
 @contextmanager
 def staged_plane(root: Path, *names: str, size_bytes: int, **changes: Any) -> Iterator[Plane]:
-    """Run a Triton over what its policy stages of the repository below `root`."""
+    """Run a Triton over the staged copies of the repository below `root`."""
     (root / "tier" / MODELS).mkdir(parents=True)
     write(root, *names, staging=Staging(folder=str(root / "tier"), size_bytes=size_bytes), **changes)
     with (
@@ -36,7 +36,7 @@ def staged_plane(root: Path, *names: str, size_bytes: int, **changes: Any) -> It
 
 
 def with_weights(root: Path, *names: str, mib: int = 4) -> None:
-    """Write models with files of so many MiB beside their code."""
+    """Write models with files of `mebibytes` in addition to their code."""
     (root / "models").mkdir()
     for name in names:
         zoo.model(root / "models", name, 20)
@@ -67,7 +67,7 @@ def test_a_resident_model_whose_files_had_to_go_answers_and_is_unloaded_and_load
             assert holder.acquire(name)["outcome"] == "granted"
         assert not (tmp_path / "tier" / MODELS / "a").resolve().is_relative_to(tmp_path / "tier" / "files")
         assert [infer(plane.triton.http, name) for name in "ab"] == [7, 7]
-        # As it is where the source is no folder that Triton could read.
+        # As for a source that Triton cannot read.
         plain = tmp_path / "tier" / MODELS / "a"
         plain.unlink()
         plain.symlink_to("../empty")
@@ -82,7 +82,7 @@ def test_a_resident_model_whose_files_had_to_go_answers_and_is_unloaded_and_load
 
 
 def size_of(folder: Path) -> int:
-    """Return how many bytes lie below a folder; what others delete meanwhile is none."""
+    """Return the bytes below a directory. Files that vanish meanwhile count as 0."""
     found = 0
     for where, _, names in os.walk(folder):
         for name in names:
@@ -92,9 +92,9 @@ def size_of(folder: Path) -> int:
 
 
 def written(process: int) -> int:
-    """Return how many bytes a process has written to anything, and those of its children that have ended."""
-    said = Path(f"/proc/{process}/io").read_text("ascii")
-    return int(said.split("wchar: ")[1].split()[0])
+    """Return the bytes that a process and its ended children have written."""
+    text = Path(f"/proc/{process}/io").read_text("ascii")
+    return int(text.split("wchar: ")[1].split()[0])
 
 
 def test_a_bucket_is_served_through_a_tier_of_one_model_and_nothing_is_copied_to_scratch(

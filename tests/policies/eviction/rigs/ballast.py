@@ -1,7 +1,5 @@
-"""A model for Triton's Python backend that holds as much memory as it is told, and says which one it is.
-
-Its parameters: `mib` it holds, `seconds` a load takes, `fails` with these words when it is loaded.
-"""
+"""A model for Triton's Python backend that holds memory and identifies itself. Its parameters: it holds `mib`, loads
+for `seconds`, and a load `fails` with this text."""
 
 import json
 import time
@@ -12,24 +10,24 @@ import triton_python_backend_utils as triton
 
 
 class TritonPythonModel:
-    """What Triton's Python backend looks for."""
+    """The class that Triton's Python backend requires."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        said = json.loads(args["model_config"])["parameters"]
-        time.sleep(float(said["seconds"]["string_value"]))
-        if why := said["fails"]["string_value"]:
+        found = json.loads(args["model_config"])["parameters"]
+        time.sleep(float(found["seconds"]["string_value"]))
+        if why := found["fails"]["string_value"]:
             raise triton.TritonModelException(why)
-        self._held = numpy.ones(int(said["mib"]["string_value"]) << 20, numpy.uint8)
+        self._held = numpy.ones(int(found["mib"]["string_value"]) << 20, numpy.uint8)
         self._version = int(args["model_version"])
         self._name = args["model_name"].encode()
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """Answer each request with its number, and the model's version and name."""
+        """Return the request's number, and the model's version and name."""
         return [self._answer(request) for request in requests]
 
     def _answer(self, request: Any) -> Any:
         number = triton.get_input_tensor_by_name(request, "INPUT").as_numpy()
         version = numpy.array([self._version], numpy.int32)
         name = numpy.array([self._name], object)
-        said = {"OUTPUT": number, "VERSION": version, "NAME": name}
-        return triton.InferenceResponse([triton.Tensor(*each) for each in said.items()])
+        found = {"OUTPUT": number, "VERSION": version, "NAME": name}
+        return triton.InferenceResponse([triton.Tensor(*each) for each in found.items()])

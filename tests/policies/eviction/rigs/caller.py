@@ -1,4 +1,4 @@
-"""A holder of leases and a caller of models, as plain as can be."""
+"""A simple holder of leases and caller of models."""
 
 import http.client
 import json
@@ -17,48 +17,46 @@ from lab.local_plane.policy import Policy
 
 @dataclass
 class Holder:
-    """One holder at one policy."""
-
     policy: Policy
     name: str = "tests"  # Of its pod.
-    incarnation: str = ""  # As the last grant said it.
-    serials: dict[str, int] = field(default_factory=dict)  # Of the last grants to this instance.
+    incarnation: str = ""  # As in the last grant.
+    serials: dict[str, int] = field(default_factory=dict)  # Of the last grants.
 
     @property
     def holder(self) -> str:
         return lease.holder_name(self.name, "1")
 
-    def ask(self, method: str, path: str, said: Any = None, address: str = "") -> tuple[int, str]:
+    def ask(self, method: str, path: str, message: Any = None, address: str = "") -> tuple[int, str]:
         asking = http.client.HTTPConnection(address or self.policy.leases, timeout=60)
         try:
             headers = {"authorization": f"Bearer {lease_token(self.name)}"}
-            asking.request(method, path, None if said is None else json.dumps(said), headers)
+            asking.request(method, path, None if message is None else json.dumps(message), headers)
             answer = asking.getresponse()
             return answer.status, answer.read().decode()
         finally:
             asking.close()
 
     def acquire(self, model: str, wait_seconds: float | None = None) -> Any:
-        said = {"holder": self.holder, "model": model, "waitSeconds": wait_seconds}
-        answer = json.loads(self.ask("POST", lease.ACQUIRE_PATH, said)[1])
+        message = {"holder": self.holder, "model": model, "waitSeconds": wait_seconds}
+        answer = json.loads(self.ask("POST", lease.ACQUIRE_PATH, message)[1])
         self.incarnation = answer.get("incarnation", self.incarnation)
         self.serials[model] = answer.get("serial", 0)
         return answer
 
     def release(self, *models: str) -> None:
         serials = {model: self.serials.get(model, 10**9) for model in models}
-        said = {
+        message = {
             "holder": self.holder,
             "incarnation": self.incarnation,
             "models": models,
             "serials": serials,
         }
-        self.ask("POST", lease.RELEASE_PATH, said)
+        self.ask("POST", lease.RELEASE_PATH, message)
 
     def renew(self, incarnation: str, *models: str) -> lease.Renewed:
         uses = {model: {"inFlight": 1, "idleSeconds": 0} for model in models}
-        said = {"holder": self.holder, "incarnation": incarnation, "models": uses}
-        return lease.Renewed.model_validate_json(self.ask("POST", lease.RENEW_PATH, said)[1])
+        message = {"holder": self.holder, "incarnation": incarnation, "models": uses}
+        return lease.Renewed.model_validate_json(self.ask("POST", lease.RENEW_PATH, message)[1])
 
     def listing(self) -> lease.Listing:
         return lease.Listing.model_validate_json(self.ask("GET", lease.MODELS_PATH)[1])
@@ -68,12 +66,12 @@ class Holder:
         return found
 
     def until(self, model: str, *states: str, seconds: float = 30) -> float:
-        """Wait until a model is in one of these states; return how long it took."""
+        """Wait until a model is in one of these states, and return the seconds."""
         return until(lambda: self.listed(model).state in states, seconds)
 
 
 def until(true: Callable[[], bool], seconds: float = 30) -> float:
-    """Wait until something is true; return how long it took."""
+    """Wait until something holds, and return the seconds."""
     begun = time.monotonic()
     while not true():
         assert time.monotonic() - begun < seconds, "it did not become true"
@@ -82,7 +80,7 @@ def until(true: Callable[[], bool], seconds: float = 30) -> float:
 
 
 def infer(address: str, model: str, number: int = 7, version: str = "") -> int:
-    """Call a model of the zoo at a Triton's HTTP side, and return the number that it hands back."""
+    """Call a model of the zoo over Triton's HTTP, and return the number in the response."""
     with tritonclient.http.InferenceServerClient(address) as client:
         given = tritonclient.http.InferInput("INPUT", [1], "INT32")
         given.set_data_from_numpy(numpy.array([number], numpy.int32))

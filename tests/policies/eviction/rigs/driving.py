@@ -1,4 +1,4 @@
-"""A driver beside a stand-in for Triton, and all that it reports."""
+"""A driver with a stand-in for Triton, and its reports."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -13,21 +13,21 @@ from tidegate_eviction.triton.memory import MemoryReader, MemoryReading
 from .stand_in import SECRET, StandIn, serving
 
 
-class Heard:
-    """In place of the service: remembers all that is reported."""
+class RecordingService:
+    """A stand-in for the service that records all reports."""
 
     def __init__(self, override: Callable[..., str | None]) -> None:
         self.override = override
-        self.said: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
+        self.reports: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
         self.readings: list[MemoryReading] = []
         self.blind = False
         self.thought: frozenset[str] = frozenset()
-        self.load_ended, self.unload_ended = self._heard("load"), self._heard("unload")
-        self.server_lost, self.server_back = self._heard("lost"), self._heard("back")
-        self.vanished = self._heard("vanished")
+        self.load_ended, self.unload_ended = self._recorded("load"), self._recorded("unload")
+        self.server_lost, self.server_back = self._recorded("lost"), self._recorded("back")
+        self.vanished = self._recorded("vanished")
 
-    def _heard(self, what: str) -> Callable[..., None]:
-        return lambda *said: self.said.put_nowait((what, *said))
+    def _recorded(self, what: str) -> Callable[..., None]:
+        return lambda *report: self.reports.put_nowait((what, *report))
 
     def memory_read(self, reading: MemoryReading, why: str = "") -> None:
         self.readings.append(reading)
@@ -43,13 +43,13 @@ class Heard:
 @asynccontextmanager
 async def following(
     stand_in: StandIn, recycle: Path = Path("/nowhere/recycle"), override: Callable[..., str | None] = lambda *_: None
-) -> AsyncIterator[tuple[TritonDriver, Heard]]:
+) -> AsyncIterator[tuple[TritonDriver, RecordingService]]:
     control = TritonControl(stand_in.address, SECRET)
-    heard = Heard(override)
-    driver = TritonDriver(control, MemoryReader(control), recycle, heard)  # type: ignore[arg-type]
+    service = RecordingService(override)
+    driver = TritonDriver(control, MemoryReader(control), recycle, service)  # type: ignore[arg-type]
     follow = asyncio.create_task(driver.follow())
     try:
-        yield driver, heard
+        yield driver, service
     finally:
         follow.cancel()
         await asyncio.gather(follow, return_exceptions=True)
@@ -57,8 +57,8 @@ async def following(
 
 
 @asynccontextmanager
-async def driving(stand_in: StandIn, **more: Any) -> AsyncIterator[tuple[TritonDriver, Heard]]:
-    """Run a driver that has heard what Triton holds."""
-    async with asyncio.timeout(20), serving(stand_in), following(stand_in, **more) as (driver, heard):
-        assert (await heard.said.get())[0] == "back"
-        yield driver, heard
+async def driving(stand_in: StandIn, **more: Any) -> AsyncIterator[tuple[TritonDriver, RecordingService]]:
+    """Run a driver that has reported Triton's models."""
+    async with asyncio.timeout(20), serving(stand_in), following(stand_in, **more) as (driver, service):
+        assert (await service.reports.get())[0] == "back"
+        yield driver, service

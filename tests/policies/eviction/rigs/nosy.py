@@ -1,4 +1,4 @@
-"""A model of Triton's Python backend that looks around, and writes what it finds to the file `report`."""
+"""A model for Triton's Python backend that inspects its environment, and writes the findings to the file `report`."""
 
 import json
 import os
@@ -7,12 +7,12 @@ from typing import Any
 
 
 class TritonPythonModel:
-    """What Triton's Python backend looks for."""
+    """The class that Triton's Python backend requires."""
 
     def initialize(self, args: dict[str, str]) -> None:
         report = json.loads(args["model_config"])["parameters"]["report"]["string_value"]
         server = os.getppid()
-        os.kill(server, 0)  # raises where it may send it no signal
+        os.kill(server, 0)  # Raises if it may not send it a signal.
         found = {
             "command": Path(f"/proc/{server}/cmdline").read_text().split("\0"),
             "writable": [name for name in os.listdir("/dev/shm") if os.access(f"/dev/shm/{name}", os.W_OK)],
@@ -20,5 +20,5 @@ class TritonPythonModel:
         Path(report).write_text(json.dumps(found))
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """Answer nothing: it is never called."""
+        """It is never called."""
         raise NotImplementedError(requests)

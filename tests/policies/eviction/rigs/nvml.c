@@ -1,5 +1,5 @@
-// A stand-in for NVIDIA's libnvidia-ml.so.1: what it says of GPUs and slices is read from environment variables.
-// NVML_GPUS: for each GPU a word, `whole` or the number of its slices; NVML_USED: bytes in use of each device.
+// A stand-in for NVIDIA's libnvidia-ml.so.1. It reads its GPUs and slices from environment variables.
+// NVML_GPUS: `whole` or the number of slices, for each GPU. NVML_USED: the bytes in use on each device.
 #include <stdlib.h>
 #include <string.h>
 

@@ -11,7 +11,7 @@ NAME = "libnvidia-ml.so.1"
 
 
 def library(folder: Path) -> Path:
-    """Return the library, built into a folder; raises CannotBeHadError where there is no C compiler."""
+    """Return the library, built into a directory. Raises CannotBeHadError without a C compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         raise CannotBeHadError("a stand-in for NVML: there is no C compiler on the PATH")

@@ -1,4 +1,4 @@
-"""A policy without its process: the core, the agent and the service, with a stand-in for Triton."""
+"""A policy without its process: the core, the driver and the service, with a stand-in for Triton."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -23,21 +23,21 @@ TUNING = Tuning(tolerance_bytes=MIB, freeing_seconds=1, residency_factor=0, fail
 
 
 def pool(root: Path, *models: ManagedModel | str, **changes: Any) -> EvictionSettings:
-    """Return settings of a pool of models, some of them by their names alone; the repository is below `root`."""
-    said: dict[str, Any] = {
+    """Return settings for a pool of models, given as names or objects. The repository is below `root`."""
+    standard: dict[str, Any] = {
         "policy": "lru-idle", "repository": str(root / "models"), "capacity_bytes": 10**9, "idle_seconds": 0,
         "lease_seconds": 5, "wait_seconds": 1,
         "models": tuple(ManagedModel(name=each) if isinstance(each, str) else each for each in models),
     }  # fmt: skip
-    return EvictionSettings(**(said | changes))
+    return EvictionSettings(**(standard | changes))
 
 
 def settings_for(root: Path, declared: Mapping[str, int] | None = None, **changes: Any) -> EvictionSettings:
-    """Return settings of a pool with every model of a repository; `declared` footprints need not be measured."""
+    """Return settings for a pool with every model of a repository. `declared` footprints are not measured."""
     names = [folder.name for folder in sorted((root / "models").iterdir())]
     models = [ManagedModel(name=name, footprint_bytes=(declared or {}).get(name)) for name in names]
-    said = {"capacity_bytes": 100 * MIB, "lease_seconds": 1, "wait_seconds": 20, "tuning": TUNING}
-    return pool(root, *models, **(said | changes))
+    standard = {"capacity_bytes": 100 * MIB, "lease_seconds": 1, "wait_seconds": 20, "tuning": TUNING}
+    return pool(root, *models, **(standard | changes))
 
 
 def write_models(root: Path, *names: str, config: str = "") -> None:
@@ -49,7 +49,7 @@ def write_models(root: Path, *names: str, config: str = "") -> None:
 
 @dataclass
 class RunningPolicy:
-    """A policy that runs in this process."""
+    """A policy in this process."""
 
     service: EvictionService
     driver: TritonDriver
@@ -85,7 +85,7 @@ class RunningPolicy:
 
 @asynccontextmanager
 async def running_policy(root: Path, stand_in: StandIn, port: int, **changes: Any) -> AsyncIterator[RunningPolicy]:
-    """Run a policy over the repository below `root`, with a stand-in that listens, or will."""
+    """Run a policy over the repository below `root`, with a stand-in that listens now or later."""
     (root / "state").mkdir(exist_ok=True)
     footprints = Footprints(root / "state")
     footprints.read()
@@ -112,7 +112,7 @@ async def running_policy(root: Path, stand_in: StandIn, port: int, **changes: An
 
 @asynccontextmanager
 async def live(root: Path, stand_in: StandIn, **changes: Any) -> AsyncIterator[RunningPolicy]:
-    """Run a policy beside a stand-in; every footprint is declared, if none is said."""
+    """Run a policy with a stand-in. Every footprint is declared by default."""
     changes.setdefault("declared", stand_in.bytes)
     if not (root / "models").exists():
         write_models(root, *stand_in.bytes)

@@ -1,4 +1,4 @@
-"""A stand-in for Triton's gRPC side, which does what a test asks of it: slow, silent, failing, gone."""
+"""A stand-in for Triton's gRPC that can be slow, silent, failing or gone."""
 
 import asyncio
 import json
@@ -20,22 +20,22 @@ SECRET = "5" * 64
 
 @dataclass
 class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
-    """What Triton would be, with its faults as fields."""
+    """The state and the faults of the stand-in."""
 
     bytes: dict[str, int] = field(default_factory=dict)
-    """What each model takes; those that are in it are in the repository."""
+    """The memory of each model. These models are in the repository."""
     load_seconds: float = 0.0
     unload_seconds: float = 0.0
-    failing: dict[str, str] = field(default_factory=dict)  # Loads that fail, with what Triton says.
-    silent: set[str] = field(default_factory=set)  # Models whose loads are done, but never answered.
-    stuck: set[str] = field(default_factory=set)  # Models that are still ready after an unload.
+    failing: dict[str, str] = field(default_factory=dict)  # Loads that fail, with Triton's error.
+    silent: set[str] = field(default_factory=set)  # Models that load without a response.
+    stuck: set[str] = field(default_factory=set)  # Models that stay ready after an unload.
     folderless: set[str] = field(default_factory=set)
-    """Models whose folder was removed: the index does not name them, loaded or not."""
-    leaks: set[str] = field(default_factory=set)  # Models whose memory does not come back.
+    """Models whose directory was removed: the index does not list them."""
+    leaks: set[str] = field(default_factory=set)  # Models whose memory is not freed.
     hangs: bool = False
     server: str = "1:1"
     calls: list[tuple[str, str]] = field(default_factory=list)
-    configs: dict[str, str] = field(default_factory=dict)  # The configuration that the last load of each model brought.
+    configs: dict[str, str] = field(default_factory=dict)  # The configuration of each model's last load.
     states: dict[str, tuple[str, str]] = field(default_factory=dict)
     leaked_bytes: int = 0
     port: int = 0
@@ -80,7 +80,7 @@ class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
                 grpc.StatusCode.INTERNAL, f"failed to load '{name}', failed to poll from model repository"
             )
         self.states[name] = ("LOADING", "")
-        # Triton goes on when the caller has gone.
+        # Triton continues when the caller has left.
         await asyncio.shield(asyncio.ensure_future(self._load(name)))
         if name in self.silent:
             await asyncio.sleep(3600)
@@ -141,7 +141,7 @@ async def until(true: Callable[[], object]) -> None:
 
 @asynccontextmanager
 async def serving(stand_in: StandIn, port: int = 0) -> AsyncIterator[StandIn]:
-    """Have it listen; when the block ends its connections break, as those of a killed Triton do."""
+    """Listen until the block ends. Then connections break, as if Triton was killed."""
     server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
     service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(stand_in, server)
     stand_in.port = server.add_insecure_port(f"127.0.0.1:{port}")

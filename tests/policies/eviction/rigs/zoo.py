@@ -1,4 +1,4 @@
-"""Models for a real Triton that hold memory: written whole, and renamed into the repository."""
+"""Models that hold memory, for a real Triton, published atomically."""
 
 from pathlib import Path
 
@@ -11,15 +11,14 @@ NUMBER = ("TYPE_INT32", "1")
 def model(
     repository: Path, name: str, mib: int = 30, seconds: float = 0, fails: str = "", versions: tuple[int, ...] = (1,)
 ) -> None:
-    """Publish a model."""
-    said = {"mib": mib, "seconds": seconds, "fails": fails}
+    parameters = {"mib": mib, "seconds": seconds, "fails": fails}
     outputs = [("OUTPUT", *NUMBER), ("VERSION", *NUMBER), ("NAME", "TYPE_STRING", "1")]
-    made = Model(name, PROGRAM, [("INPUT", *NUMBER)], outputs, versions=versions, parameters=said)
+    made = Model(name, PROGRAM, [("INPUT", *NUMBER)], outputs, versions=versions, parameters=parameters)
     publish(made, repository, repository.parent / "staging")
 
 
 def ensemble(repository: Path, name: str, *parts: str) -> None:
-    """Publish an ensemble that hands a number through its parts."""
+    """Publish an ensemble that passes a number through its parts."""
     names = ["INPUT", *(f"between{number}" for number in range(1, len(parts))), "OUTPUT"]
     steps = "".join(
         f'step {{ model_name: "{part}" model_version: -1 input_map {{ key: "INPUT" value: "{names[place]}" }} '

@@ -1,4 +1,4 @@
-"""Who may use the lease API, with which credential, and what happens while the API server is away."""
+"""Access to the lease API: credentials, and what happens while the API server is down."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ POD = {"namespace": NAMESPACE, "pod": {"name": "p", "uid": "p"}}
 
 
 def signed(key: Any = None, algorithm: str = "ES256", kid: str | None = "lab") -> str:
-    """Return a token that claims all the right things, and that a stranger's key, or another one, has signed."""
+    """Return a token with valid claims, signed by another key."""
     claims = jwt.decode(lease_token("p"), options={"verify_signature": False})
     key = generate_private_key(SECP256R1()) if key is None else key
     return jwt.encode(claims, key, algorithm, {} if kid is None else {"kid": kid})
@@ -135,7 +135,7 @@ async def test_a_credential_is_judged_before_the_body_is_read(tmp_path: Path) ->
 
 
 class Fetches:
-    """In place of the API server: what each reading of the keys is answered."""
+    """A stand-in for the API server: the result of each read of the keys."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         self.keys = (write_cluster(folder) / eviction_process.CLUSTER_KEYS_FILE).read_bytes()
@@ -179,7 +179,7 @@ async def test_a_restart_with_the_api_server_away_knows_the_keys_of_before(tmp_p
 async def test_only_a_message_waits_for_the_first_reading_of_the_keys_and_it_is_verified(
     tmp_path: Path, fetches: Fetches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A start that waited, too, kept the server from starting for 5 seconds where no API server answers."""
+    """A start that waits would delay the server by 5 seconds without an API server."""
     go_on = threading.Event()
     monkeypatch.setattr(ClusterKeys, "_fetch", lambda _: fetches() if go_on.wait(10) else b"")
     made = Callers(tmp_path / "cluster", tmp_path / "state")
@@ -196,7 +196,7 @@ async def test_only_a_message_waits_for_the_first_reading_of_the_keys_and_it_is_
     "kept", [b"", b"{", b"5", b"[]", b"{}", b'{"asOf": 1}', b'{"asOf": "x", "keys": {"keys": []}}', b"[" * 100_000,
              b'{"asOf": 1, "keys": []}', b'{"asOf": 1, "keys": {"keys": [{"kty": "RSA"}]}}', b"\xff"]
 )  # fmt: skip
-async def test_kept_keys_that_are_of_no_use_are_read_anew(tmp_path: Path, fetches: Fetches, kept: bytes) -> None:
+async def test_invalid_kept_keys_are_read_again(tmp_path: Path, fetches: Fetches, kept: bytes) -> None:
     (tmp_path / "state" / "keys.json").write_bytes(kept)
     made = await started(tmp_path)
     assert fetches.number == 1
@@ -206,7 +206,7 @@ async def test_kept_keys_that_are_of_no_use_are_read_anew(tmp_path: Path, fetche
 async def test_while_the_api_server_is_away_tokens_do_not_end_and_new_ones_are_taken(
     tmp_path: Path, fetches: Fetches
 ) -> None:
-    """The kubelet gets no new ones then, and inference must go on."""
+    """The kubelet gets no new tokens then, and inference must continue."""
     made = await started(tmp_path)
     token = f"Bearer {lease_token('p')}"
     clock = [time.time()]
@@ -220,7 +220,7 @@ async def test_while_the_api_server_is_away_tokens_do_not_end_and_new_ones_are_t
     assert await made.identify(f"Bearer {later}") == "p"
     fetches.answer = fetches.keys
     await made.keys.refresh()
-    with pytest.raises(NotLetInError, match="ended"):
+    with pytest.raises(NotLetInError, match="expired"):
         await made.identify(token)
 
 

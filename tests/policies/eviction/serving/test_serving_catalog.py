@@ -1,4 +1,4 @@
-"""What the core is told of models: from the settings, the repository and what was measured."""
+"""The core's descriptions of models: from the settings, the repository and measurements."""
 
 import shutil
 from pathlib import Path
@@ -54,10 +54,10 @@ def test_of_a_folder_that_cannot_be_understood_it_is_known_why_no_load_of_it_suc
     write_models(tmp_path, "a", config="backend: [")
     catalog = Catalog(pool(tmp_path, "a"))
     seen = catalog.look(catalog.look({}))
-    assert caplog.text.count("model a cannot be loaded") == 1, "it is told once"
+    assert caplog.text.count("model a cannot be loaded") == 1, "it is logged once"
     broken = catalog.specs(seen, Footprints(Path("/nowhere")))["a"]
     assert broken.estimate_from == "unknown"
-    assert "config.pbtxt is no model configuration" in broken.problem
+    assert "config.pbtxt is not a model configuration" in broken.problem
     (tmp_path / "models" / "a" / "config.pbtxt").write_text("")
     repaired = specs(catalog)["a"]
     assert repaired.stamp != broken.stamp, "what is repaired is tried again"

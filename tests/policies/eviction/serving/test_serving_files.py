@@ -1,4 +1,4 @@
-"""The files: settings, what was learned, the control secret. A bad one is refused or made anew, and all are whole."""
+"""The files: settings, measurements, the control secret. Invalid ones are refused or replaced, and all are atomic."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ GOOD: dict[str, Any] = {
 }  # fmt: skip
 
 
-def said(**changes: Any) -> bytes:
+def content(**changes: Any) -> bytes:
     return json.dumps(GOOD | changes).encode()
 
 
@@ -29,22 +29,22 @@ def said(**changes: Any) -> bytes:
     ("data", "why"),
     [
         (b"", "Invalid JSON"),
-        (said(version=2), "version: Input should be 1"),
-        (said(repository="/mod\0els"), r"repository: '/mod\x00els' can be no path"),
-        (said(surprise=1), "surprise: Extra inputs are not permitted"),
+        (content(version=2), "version: Input should be 1"),
+        (content(repository="/mod\0els"), r"repository: '/mod\x00els' is not a path"),
+        (content(surprise=1), "surprise: Extra inputs are not permitted"),
         (
-            said(policy="fifo"),
-            'policy: there is no policy "fifo": built in are break-even, lru-idle, cost-aware; ',
+            content(policy="fifo"),
+            'policy: there is no policy "fifo". The built-in policies are break-even, lru-idle, cost-aware. ',
         ),
-        (said(capacityBytes=0), "capacityBytes: Input should be greater than or equal to 1"),
-        (said(leaseSeconds=10**400), "leaseSeconds: Input should be less than or equal to"),
-        (said(models=[{"name": "a", "versions": [2**70]}]), "models.0.versions.0: Input should be less than"),
-        (said(tuning={"retryMostSeconds": math.inf}), "tuning.retryMostSeconds: Input should be less than"),
-        (said(models=[{"name": "a"}, {"name": "b"}, {"name": "a"}]), "models: a is there twice"),
-        (said(models=[{"name": "tidegate_memory"}]), "models: tidegate_memory is how the policy calls its own model"),
+        (content(capacityBytes=0), "capacityBytes: Input should be greater than or equal to 1"),
+        (content(leaseSeconds=10**400), "leaseSeconds: Input should be less than or equal to"),
+        (content(models=[{"name": "a", "versions": [2**70]}]), "models.0.versions.0: Input should be less than"),
+        (content(tuning={"retryMostSeconds": math.inf}), "tuning.retryMostSeconds: Input should be less than"),
+        (content(models=[{"name": "a"}, {"name": "b"}, {"name": "a"}]), "models: a is listed twice"),
+        (content(models=[{"name": "tidegate_memory"}]), "models: tidegate_memory is reserved"),
     ],
 )
-def test_what_is_wrong_is_said(data: bytes, why: str) -> None:
+def test_invalid_settings_are_reported(data: bytes, why: str) -> None:
     with pytest.raises(SettingsError) as error:
         read(data)
     assert str(error.value).startswith(why)
@@ -54,7 +54,7 @@ def test_what_is_wrong_is_said(data: bytes, why: str) -> None:
 @pytest.fixture
 def settings_file(tmp_path: Path) -> Path:
     file = tmp_path / "eviction.json"
-    file.write_bytes(said())
+    file.write_bytes(content())
     return file
 
 
@@ -62,8 +62,8 @@ def test_a_bad_file_is_refused_and_the_last_good_one_stays(settings_file: Path) 
     used: list[EvictionSettings] = []
     followed = SettingsFile(settings_file, settings_file.with_name("copy"), lambda data: used.append(read(data)))
     followed.look()
-    assert settings_file.with_name("copy").read_bytes() == said()
-    for bad in (b"{", said(capacityBytes=-5)):
+    assert settings_file.with_name("copy").read_bytes() == content()
+    for bad in (b"{", content(capacityBytes=-5)):
         settings_file.write_bytes(bad)
         followed.look()
         followed.look()
@@ -71,8 +71,8 @@ def test_a_bad_file_is_refused_and_the_last_good_one_stays(settings_file: Path) 
     assert "capacityBytes" in followed.last_error
     settings_file.unlink()
     followed.look()
-    assert followed.last_error == "it cannot be read: No such file or directory"
-    settings_file.write_bytes(said(capacityBytes=7))
+    assert followed.last_error == "the file cannot be read: No such file or directory"
+    settings_file.write_bytes(content(capacityBytes=7))
     followed.look()
     assert (used[-1].capacity_bytes, followed.last_error) == (7, "")
 
@@ -91,7 +91,7 @@ def test_a_swapped_config_map_is_seen_and_a_good_one_that_could_not_be_read_for_
     (tmp_path / "2").rename(tmp_path / "away")
     followed.look()
     followed.look()
-    assert (len(used), followed.last_error) == (2, "it cannot be read: No such file or directory")
+    assert (len(used), followed.last_error) == (2, "the file cannot be read: No such file or directory")
     (tmp_path / "away").rename(tmp_path / "2")
     followed.look()
     assert (used, followed.last_error) == ([b"1", b"2", b"2"], "")
@@ -106,7 +106,7 @@ def test_settings_that_a_full_disk_did_not_keep_are_kept_once_there_is_room(sett
     assert not copy.exists()
     new.unlink()
     followed.look()
-    assert copy.read_bytes() == said()
+    assert copy.read_bytes() == content()
 
 
 def again(before: Footprints, folder: Path) -> Footprints:
@@ -132,7 +132,7 @@ def test_a_load_that_was_not_measured_teaches_its_seconds_only(tmp_path: Path) -
     learned.learn("a", "one", None, 4)
     assert (learned.models["a"].bytes, learned.models["a"].load_seconds) == ([9], 4)
     learned.learn("a", "one", 8, 0)
-    assert learned.models["a"].load_seconds == 4, "as a part of an ensemble it took no seconds of its own"
+    assert learned.models["a"].load_seconds == 4, "as a part of an ensemble it has no load time"
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_load_that_was_not_measured_teaches_its_seconds_only(tmp_path: Path) -
         '{"version": 1, "models": {"a": {"stamp": 5, "bytes": [], "load_seconds": 1}}}',
     ],
 )  # fmt: skip
-def test_a_broken_file_is_learned_anew(tmp_path: Path, text: str) -> None:
+def test_a_broken_file_is_replaced_by_new_measurements(tmp_path: Path, text: str) -> None:
     (tmp_path / "footprints.json").write_text(text)
     learned = Footprints(tmp_path)
     learned.read()
@@ -161,7 +161,7 @@ def test_nothing_is_written_without_news_and_a_folder_that_cannot_be_written_cos
     for _ in range(3):
         assert again(learned, folder).models == {}
     assert learned.models["a"].bytes == [5]
-    assert caplog.text.count("cannot be written") == 1, "it is told once"
+    assert caplog.text.count("cannot be written") == 1, "it is logged once"
     folder.mkdir()
     assert again(learned, folder).models["a"].bytes == [5]
     (folder / "footprints.json").unlink()

@@ -1,4 +1,4 @@
-"""The lease API over the wire."""
+"""The lease API over HTTP."""
 
 import asyncio
 import json
@@ -26,15 +26,13 @@ USE = {"inFlight": 0, "idleSeconds": 0}
 
 
 class Wire:
-    """A client of the API."""
-
     def __init__(self, http: aiohttp.ClientSession, root: str) -> None:
         self.http = http
         self.root = root
 
-    async def post(self, path: str, said: Any) -> tuple[int, Any, Any]:
-        """Return status, headers and what was answered."""
-        body = said if isinstance(said, bytes) else json.dumps(said)
+    async def post(self, path: str, message: Any) -> tuple[int, Any, Any]:
+        """Return status, headers and body."""
+        body = message if isinstance(message, bytes) else json.dumps(message)
         async with self.http.post(self.root + path, data=body) as answer:
             text = await answer.read()
             return answer.status, answer.headers, json.loads(text) if text else None
@@ -63,19 +61,19 @@ async def over_the_wire(root: Path, stand_in: StandIn, **changes: Any) -> AsyncI
 
 async def test_a_lease_is_granted_renewed_and_released(tmp_path: Path) -> None:
     async with over_the_wire(tmp_path, StandIn({"a": MIB})) as (policy, wire):
-        status, _, said = await wire.acquire("a")
-        assert (status, said["outcome"], said["versions"]) == (200, "granted", [1])
+        status, _, reply = await wire.acquire("a")
+        assert (status, reply["outcome"], reply["versions"]) == (200, "granted", [1])
         uses = {"a": {"inFlight": 1, "idleSeconds": 0, "requests": 7}}
-        renewal = {"holder": "p.1", "incarnation": said["incarnation"], "models": uses}
+        renewal = {"holder": "p.1", "incarnation": reply["incarnation"], "models": uses}
         status, _, renewed = await wire.post(lease.RENEW_PATH, renewal)
         assert (status, renewed["lost"], renewed["resident"], renewed["accepts"]) == (200, [], ["a"], True)
         release = {
             "holder": "p.1",
-            "incarnation": said["incarnation"],
+            "incarnation": reply["incarnation"],
             "models": ["a"],
-            "serials": {"a": said["serial"]},
+            "serials": {"a": reply["serial"]},
         }
-        for late in ({"a": said["serial"] - 1}, {}):
+        for late in ({"a": reply["serial"] - 1}, {}):
             status, _, _ = await wire.post(lease.RELEASE_PATH, release | {"serials": late})
             assert (status, policy.service.residency.leases) == (204, 1)
         status, _, _ = await wire.post(lease.RELEASE_PATH, release)
@@ -86,9 +84,9 @@ async def test_each_refusal_has_its_status(tmp_path: Path) -> None:
     stand_in = StandIn({"a": 80 * MIB, "b": 80 * MIB, "huge": 200 * MIB, "broken": 1}, failing={"broken": "no memory"})
     async with over_the_wire(tmp_path, stand_in, lease_seconds=60) as (policy, wire):
         assert (await wire.acquire("a"))[0] == 200
-        status, headers, said = await wire.acquire("b", waitSeconds=0)
-        assert (status, said["outcome"]) == (503, "busy")
-        assert int(headers["retry-after"]) >= said["retryAfter"] > 0
+        status, headers, reply = await wire.acquire("b", waitSeconds=0)
+        assert (status, reply["outcome"]) == (503, "busy")
+        assert int(headers["retry-after"]) >= reply["retryAfter"] > 0
         assert [(await wire.acquire(name))[0] for name in ("nobody", "huge")] == [404, 507]
         while (failed := await wire.acquire("broken", waitSeconds=0.5))[0] == 503:
             await asyncio.sleep(0.1)
@@ -108,7 +106,7 @@ async def test_hanging_up_ends_the_wait_and_the_load_goes_on(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("path", "said", "status", "why"),
+    ("path", "message", "status", "why"),
     [
         (lease.ACQUIRE_PATH, b"", 400, "Invalid JSON"),
         (lease.ACQUIRE_PATH, b"[" * 100_000, 400, "the message: "),
@@ -118,20 +116,20 @@ async def test_hanging_up_ends_the_wait_and_the_load_goes_on(tmp_path: Path) -> 
         (lease.RENEW_PATH, {"holder": "p", "models": {"a": USE | {"inFlight": 10**400}}}, 400, "inFlight: "),
         (lease.RELEASE_PATH, {"holder": "p", "models": 5}, 400, "models: "),
         (lease.RELEASE_PATH, {"holder": "p", "models": ["a"]}, 400, "serials: Field required"),
-        (lease.RELEASE_PATH, b" " * (BODY_BYTES + 1), 413, "8388608 bytes at most"),
+        (lease.RELEASE_PATH, b" " * (BODY_BYTES + 1), 413, "limit is 8388608 bytes"),
     ],
 )
-async def test_what_cannot_be_understood_is_said_and_changes_nothing(
-    tmp_path: Path, path: str, said: Any, status: int, why: str
+async def test_an_invalid_message_is_refused_and_changes_nothing(
+    tmp_path: Path, path: str, message: Any, status: int, why: str
 ) -> None:
     async with over_the_wire(tmp_path, StandIn({"a": 1})) as (policy, wire):
-        got, _, answer = await wire.post(path, said)
+        got, _, answer = await wire.post(path, message)
         assert (got, why in answer["why"]) == (status, True), answer
         assert policy.service.residency.leases == 0
 
 
 async def test_a_message_that_is_cut_short_is_no_defect(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A holder that is killed says half a sentence."""
+    """A killed holder sends half a message."""
     async with over_the_wire(tmp_path, StandIn({"a": MIB})) as (_, wire):
         for end in (b"", b"zz\r\n"):
             reader, writer = await asyncio.open_connection("127.0.0.1", int(wire.root.rpartition(":")[2]))
@@ -144,16 +142,16 @@ async def test_a_message_that_is_cut_short_is_no_defect(tmp_path: Path, caplog: 
             writer.close()
             await reader.read()
         assert (await wire.acquire("a"))[0] == 200
-    said = [each.getMessage() for each in caplog.records if each.name.startswith("uvicorn")]  # others hear of nothing
-    assert not [each for each in said if "Exception" in each]
+    reply = [each.getMessage() for each in caplog.records if each.name.startswith("uvicorn")]  # Others notice nothing.
+    assert not [each for each in reply if "Exception" in each]
 
 
-async def test_why_a_load_failed_is_told_without_paths_and_tracebacks(tmp_path: Path) -> None:
+async def test_the_reason_of_a_failed_load_has_no_paths_and_tracebacks(tmp_path: Path) -> None:
     failing = {"broken": "no /models/broken/1/model.py\n\nAt:\n  /models/broken/1/model.py(1): <module>\n"}
     async with over_the_wire(tmp_path, StandIn({"broken": 1}, failing=failing)) as (policy, wire):
-        status, _, said = await wire.acquire("broken", waitSeconds=20)
-        assert (status, said["reason"]) == (503, "load-failed")
-        assert said["why"].endswith(" no model.py")
+        status, _, reply = await wire.acquire("broken", waitSeconds=20)
+        assert (status, reply["reason"]) == (503, "load-failed")
+        assert reply["why"].endswith(" no model.py")
         assert policy.counted("busy_total", reason="load-failed") == 1
         assert policy.counted("model_load_failures_total", model="broken") == 1
         [listed] = policy.service.listing().models

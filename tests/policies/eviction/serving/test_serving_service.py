@@ -1,4 +1,4 @@
-"""The policy as a whole, with a stand-in for Triton: leases, loads, room, faults."""
+"""The whole policy with a stand-in for Triton: leases, loads, memory, faults."""
 
 import asyncio
 import logging
@@ -56,7 +56,7 @@ async def test_triton_killed_with_callers_waiting_loads_again_within_their_wait(
             await open_it.__aexit__(None, None, None)
 
 
-async def test_a_model_that_was_just_published_is_found_by_who_asks_for_it(tmp_path: Path) -> None:
+async def test_a_model_that_was_just_published_is_found_at_a_request(tmp_path: Path) -> None:
     write_models(tmp_path, "a")
     (model,) = settings_for(tmp_path).models
     models = (model, model.model_copy(update={"name": "new"}))
@@ -76,7 +76,7 @@ async def test_a_model_that_left_the_settings_leaves_its_name_in_metrics_to_anot
         settings = policy.service.settings
         policy.service.use(settings.model_copy(update={"models": settings.models[1:]}))
         await policy.until(lambda: not any(each.model == "a" for each in policy.service.listing().models))
-        await policy.service.look()  # as it does every ten seconds
+        await policy.service.look()  # As it does every ten seconds.
         await policy.acquire("d")
         counted = [policy.counted("model_loads_total", model=each) for each in ("a", "b", "c", "d", "*")]
         assert counted == [None, 1, None, 1, 1]
@@ -102,7 +102,7 @@ async def test_an_answer_that_is_due_is_not_lost_when_another_call_comes_first(t
         await policy.acquire("a")
         waiting = asyncio.create_task(policy.acquire("b", seconds=0.5))
         await policy.until(lambda: policy.state("b") == "loading")
-        time.sleep(0.5)  # nothing else runs: the wait ends, and the next thing that happens is another call
+        time.sleep(0.5)  # Nothing else runs: the wait ends, and the next event is another call.
         assert (await policy.acquire("a")).outcome == "granted"
         async with asyncio.timeout(5):
             assert (await waiting).outcome == "busy"
@@ -136,20 +136,22 @@ async def test_each_load_and_each_eviction_is_one_line_with_its_reason(
         await policy.acquire("a")
         policy.release("a")
         await policy.acquire("b")
-    said = [record.said for record in caplog.records if hasattr(record, "said") and record.name.endswith("events")]
-    assert [(each["event"], each["model"]) for each in said] == [("loaded", "a"), ("evicted", "a"), ("loaded", "b")]
-    assert (said[1]["reason"], said[1]["wantedBy"]) == ("room", "b")
-    assert said[0]["seconds"] > 0
+    events = [record.said for record in caplog.records if hasattr(record, "said") and record.name.endswith("events")]
+    assert [(each["event"], each["model"]) for each in events] == [("loaded", "a"), ("evicted", "a"), ("loaded", "b")]
+    assert (events[1]["reason"], events[1]["wantedBy"]) == ("room", "b")
+    assert events[0]["seconds"] > 0
 
 
-async def test_busy_is_never_told_earlier_than_the_exact_second(
+async def test_retry_after_is_never_earlier_than_the_exact_second(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in = StandIn({"a": 60 * MIB, "b": 60 * MIB})
     async with live(tmp_path, stand_in, lease_seconds=10) as policy:
         await policy.acquire("a")
         now = time.monotonic()
-        monkeypatch.setattr("tidegate_eviction.serving.service.monotonic", lambda: now)  # all three ask at one time
+        monkeypatch.setattr(
+            "tidegate_eviction.serving.service.monotonic", lambda: now
+        )  # All three call at the same time.
         told = []
         for chance in (0.0, 0.5, 1.0):
             policy.service._chance = lambda value=chance: value  # type: ignore[misc]
@@ -176,7 +178,7 @@ async def test_a_connection_that_breaks_after_leases_were_made_shorter_ends_none
         assert busy.retry_after > 15, found
 
 
-async def test_a_repository_that_hangs_holds_nobody_for_longer_than_he_waits(
+async def test_a_repository_that_hangs_delays_no_caller_beyond_its_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidegate_eviction.serving.service.LOOK_MOST_SECONDS", 0.2)

@@ -1,4 +1,4 @@
-"""The metrics that Prometheus reads."""
+"""The metrics for Prometheus."""
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -31,15 +31,15 @@ def view(*models: Listed, **more: Any) -> Snapshot:
         incarnation="x.0", policy="lru-idle", capacity_bytes=1000 * MIB, resident_bytes=resident, loading_bytes=0,
         freeing_bytes=0, leaked_bytes=more.pop("leaked", 0), free_bytes=1000 * MIB - resident, models=models,
     )  # fmt: skip
-    said: dict[str, Any] = {
+    found: dict[str, Any] = {
         "reading": MemoryReading(MemorySource.NVML, 5),
         "leases": 2,
     }
-    return Snapshot(listing, **(said | more))
+    return Snapshot(listing, **(found | more))
 
 
 def samples(seen: Snapshot) -> Mapping[tuple[str, ...], float]:
-    """Return each sample by its name, without the prefix, and its labels' values."""
+    """Return each sample by its name without the prefix and its labels' values."""
     families = text_string_to_metric_families(render(seen).decode())
     return {
         (each.name.removeprefix("tidegate_eviction_"), *each.labels.values()): each.value
@@ -55,10 +55,10 @@ def test_what_happened_is_counted() -> None:
     counts.evictions.labels("room").inc(3)
     for seconds in (0.2, 3):
         counts.load_seconds.observe(seconds)
-    said = samples(seen)
-    assert (said["acquires_total", "hit"], said["evictions_total", "room"]) == (5, 3)
-    assert (said["load_seconds_count",], said["load_seconds_sum",]) == (2, 3.2)
-    assert (said["load_seconds_bucket", "0.25"], said["load_seconds_bucket", "5.0"]) == (1, 2)
+    found = samples(seen)
+    assert (found["acquires_total", "hit"], found["evictions_total", "room"]) == (5, 3)
+    assert (found["load_seconds_count",], found["load_seconds_sum",]) == (2, 3.2)
+    assert (found["load_seconds_bucket", "0.25"], found["load_seconds_bucket", "5.0"]) == (1, 2)
 
 
 STAGED = StagingCounts(found=5, copied=2, passed=1, bytes=600, used_bytes=500, size_bytes=900)
@@ -97,10 +97,10 @@ def test_a_snapshot_shows(seen: Snapshot, prefix: str, told: dict[str, float]) -
 
 def test_the_number_of_names_is_bounded() -> None:
     took = {f"m{number}": 1.0 for number in range(NAMED_MODELS + 50)}
-    said = samples(view(*(listed(name, "cold") for name in took), load_seconds=took))
-    assert len([key for key in said if key[0] == "model_load_seconds"]) == NAMED_MODELS
-    assert len([key for key in said if key[0] == "model_state"]) == NAMED_MODELS
-    assert said["models", "cold"] == NAMED_MODELS + 50
+    found = samples(view(*(listed(name, "cold") for name in took), load_seconds=took))
+    assert len([key for key in found if key[0] == "model_load_seconds"]) == NAMED_MODELS
+    assert len([key for key in found if key[0] == "model_state"]) == NAMED_MODELS
+    assert found["models", "cold"] == NAMED_MODELS + 50
 
 
 def test_what_happened_to_models_is_counted_by_name_for_so_many_and_for_the_others_together() -> None:
@@ -110,24 +110,24 @@ def test_what_happened_to_models_is_counted_by_name_for_so_many_and_for_the_othe
         evicted = messages.Evicted(name, "room", "b", 1.0, 1)
         for event in (loaded, messages.LoadFailed(name, "no", 1, 5.0), evicted):
             tell(event, seen.counts, footprints, {})
-    said = samples(seen)
+    found = samples(seen)
     for name in ("model_loads_total", "model_load_failures_total"):
-        assert {key[1]: number for key, number in said.items() if key[0] == name} == {"a": 2, "b": 1, "*": 1}
-    evictions = {key[1:]: number for key, number in said.items() if key[0] == "model_evictions_total"}
+        assert {key[1]: number for key, number in found.items() if key[0] == name} == {"a": 2, "b": 1, "*": 1}
+    evictions = {key[1:]: number for key, number in found.items() if key[0] == "model_evictions_total"}
     assert evictions == {("a", "room"): 2, ("b", "room"): 1, ("*", "room"): 1}
-    assert said["model_evicted_others_total", "b"] == 4
-    assert said["load_failures_total",] == 4
+    assert found["model_evicted_others_total", "b"] == 4
+    assert found["load_failures_total",] == 4
 
 
-def test_what_is_told_is_what_the_catalogue_has() -> None:
+def test_the_metrics_are_those_of_the_catalogue() -> None:
     counts = StagingCounts(found=5, used_bytes=500, size_bytes=900)
     seen = view(listed("a", footprint_bytes=1, leases=(LeaseOf(holder="p", seconds_left=1.0, in_flight=0),)),
                 staging=counts)  # fmt: skip
-    said = [*seen.counts.registry.collect(), *SnapshotCollector(seen).collect()]
+    found = [*seen.counts.registry.collect(), *SnapshotCollector(seen).collect()]
     catalogue = {each.name: each for each in metrics.EVICTION.values()}
-    told = {each.name: (each.type, each.documentation) for each in said}
+    told = {each.name: (each.type, each.documentation) for each in found}
     assert told == {name: (each.kind, each.text) for name, each in catalogue.items()}
-    for each in said:
+    for each in found:
         assert {frozenset(sample.labels.keys() - {"le"}) for sample in each.samples} <= {
             frozenset(catalogue[each.name].labels)
         }, each.name
@@ -135,8 +135,8 @@ def test_what_is_told_is_what_the_catalogue_has() -> None:
 
 def test_every_field_of_an_event_is_one_of_the_logs() -> None:
     events = [each for each in get_args(messages.Event) if each is not messages.Answered]
-    said = {to_camel(field.name) for event in events for field in fields(event)}
-    assert said <= log_fields.FIELDS.keys()
+    found = {to_camel(field.name) for event in events for field in fields(event)}
+    assert found <= log_fields.FIELDS.keys()
 
 
 def test_what_alerts_ask_for_is_measured() -> None:

@@ -1,4 +1,4 @@
-"""When callers are told to come again: on a burst, nobody by much too early or too late."""
+"""The accuracy of `Retry-After` in a burst of calls."""
 
 import asyncio
 import random
@@ -22,7 +22,7 @@ POLL_SECONDS = 0.25
 
 @dataclass
 class Told:
-    """A busy caller: of which model, when he was told so first, when to come again, and when he had it."""
+    """A busy caller: its model, the first refusal, its return, and its success."""
 
     model: str
     at: float
@@ -31,7 +31,7 @@ class Told:
 
 
 class Returning(Served):
-    """Callers come back when they are told to, but for some who ask again and again."""
+    """Callers obey `Retry-After`, except some who retry continuously."""
 
     def __init__(
         self, trace: Trace, setting: SimulationSetting, impatient: Collection[int] = (), *, known: bool = False
@@ -55,7 +55,7 @@ class Returning(Served):
 
 
 def played(trace: Trace, setting: SimulationSetting, known: bool, impatient: Collection[int] = ()) -> dict[int, Told]:
-    """Play it; `known`: what loads take was measured before."""
+    """Play it. `known`: load times were measured before."""
     with simulated():
         world = Returning(trace, setting, impatient, known=known)
         world.live_through()
@@ -63,8 +63,8 @@ def played(trace: Trace, setting: SimulationSetting, known: bool, impatient: Col
 
 
 def told(seed: int, setting: SimulationSetting, loads: Sequence[float], known: bool, some_ask_on: bool) -> list[float]:
-    """Return of each caller of a burst of 500 to 30 cold models by what share of what he may be told wrong he was: too
-    late after his model was there, or too early before its load began."""
+    """Return the error of each caller's `Retry-After`, as a share of the allowed error, in a burst of 500 calls to 30
+    cold models. Errors are to return too late after the model was available, or too early before its load began."""
     chance = random.Random(seed)
     kinds = [(10, chance.choice(loads) * chance.uniform(0.9, 1.1), 0.05) for _ in range(30)]
     times = sorted(chance.uniform(0.01, 1) for _ in range(500))
@@ -78,7 +78,7 @@ def told(seed: int, setting: SimulationSetting, loads: Sequence[float], known: b
     wrong = []
     for position, each in played(trace, setting, known, impatient).items():
         comes, begun = each.at + each.after, each.had - seconds[each.model]
-        late = POLL_SECONDS * (position in impatient)  # So much later than he could he may have had it.
+        late = POLL_SECONDS * (position in impatient)  # How much earlier the caller could have been served.
         wrong.append(max(0.0, begun - late - comes, comes - each.had) / max(1.0, each.after / 4))
     return wrong
 
@@ -96,13 +96,13 @@ TWO_REPLICAS = replace(ONE, capacity_bytes=60, replicas=2, holders=2)
         (replace(ONE, capacity_bytes=300), UNEQUAL, True, True, 2, 0.0),
         # Loads that were never measured.
         *((each, EVEN, False, False, 3, 0.0) for each in (ONE, SHORTEST, TWO_PROXIES, TWO_REPLICAS)),
-        # Replicas that are asked in turn for loads that differ.
+        # Several replicas, with loads that differ.
         (TWO_REPLICAS, UNEQUAL, True, False, 3, 1 / 30),
         pytest.param(ONE, UNEQUAL, True, True, 30, 1 / 500, marks=pytest.mark.thorough),
         pytest.param(SHORT, UNEQUAL, True, True, 30, 1 / 90, marks=pytest.mark.thorough),
     ],
 )  # fmt: skip
-def test_on_a_burst_to_cold_models_few_are_told_by_more_than_a_second_or_a_quarter_too_early_or_too_late(
+def test_in_a_burst_to_cold_models_few_estimates_are_wrong_by_more_than_a_second_or_a_quarter(
     setting: SimulationSetting, loads: Sequence[float], known: bool, some_ask_on: bool, seeds: int, wrong_share: float
 ) -> None:
     wrong = [each for seed in range(seeds) for each in told(seed, setting, loads, known, some_ask_on)]

@@ -1,4 +1,4 @@
-"""Traces of few words."""
+"""Short traces."""
 
 from array import array
 from collections.abc import Sequence

@@ -1,5 +1,5 @@
-"""A trace played for real, but for its clock: the proxies' own lease code, and the policy's own core at each server.
-Only messages, which take no time, and what servers do are simulated."""
+"""A trace through the proxies' real lease code and each policy's real core, with a simulated clock. Only messages,
+which take no time, and servers are simulated."""
 
 import asyncio
 
@@ -17,11 +17,11 @@ from tidegate_proxy.upstream.replica import Replica
 from tests.proxy.residency.world import Site, World, simulated
 
 Answered = dict[int, float | None]
-"""By the request's position in the trace: how many seconds it waited; None if it was told to come again."""
+"""By the request's position in the trace: its wait in seconds. None: it was refused as busy."""
 
 
 class Server(Site):
-    """A server that loads as a trace says, and its policy."""
+    """A server that loads as a trace specifies, with its policy."""
 
     world: "Served"
 
@@ -59,7 +59,7 @@ class Server(Site):
 
 
 class Served(World):
-    """The proxies and servers of one setting; `known`: loads were measured before."""
+    """The proxies and servers of one setting. `known`: loads were measured before."""
 
     def __init__(self, trace: Trace, setting: SimulationSetting, *, known: bool = False) -> None:
         super().__init__(0, 0, setting.holders, 0)
@@ -104,7 +104,7 @@ class Served(World):
         await self.use(held, model)
 
     async def use(self, held: Lease, model: TracedModel) -> None:
-        """Be a request under a lease."""
+        """Run a request under a lease."""
         held.enter()
         held.replica.in_flight += 1
         await asyncio.sleep(model.warm_seconds)
@@ -112,7 +112,6 @@ class Served(World):
         held.leave(self.loop.now)
 
     def live_through(self) -> None:
-        """Play it all."""
         asyncio.set_event_loop(self.loop)
         try:
             self.loop.run_until_complete(self.play())
@@ -123,7 +122,7 @@ class Served(World):
 
 
 def served(trace: Trace, setting: SimulationSetting) -> tuple[Answered, list[str]]:
-    """Return each request's answer, and the names of the replicas."""
+    """Return the outcome of each request, and the names of the replicas."""
     with simulated():
         world = Served(trace, setting)
         world.live_through()

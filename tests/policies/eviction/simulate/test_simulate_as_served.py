@@ -1,4 +1,4 @@
-"""One trace through the simulator, and through proxies and policies themselves: the same answers, one by one."""
+"""One trace through the simulator, and through real proxies and policies: the same outcomes, one by one."""
 
 import random
 
@@ -10,11 +10,11 @@ from tidegate_eviction.simulate.trace import Trace
 from .plain import trace_of
 from .served import served
 
-TICK_SECONDS = 0.02  # Timers of a process are late by a millisecond, and one is set after the other.
+TICK_SECONDS = 0.02  # Timers of a process are late by a millisecond, and are set one after the other.
 
 
 def made(seed: int, requests: int = 400, models: int = 12, seconds: float = 1800.0) -> Trace:
-    """Return a trace of models that take up to ten seconds to load, at odd times."""
+    """Return a trace of models with loads of up to ten seconds, at irregular times."""
     chance = random.Random(seed)
     kinds = [
         (chance.randint(5, 30), chance.choice([0.5, 2, 8]) * chance.uniform(0.8, 1.2), chance.uniform(0.05, 3))
@@ -45,12 +45,10 @@ def test_the_simulator_answers_each_request_as_proxies_and_policies_do(
     assert sum(waited > 1 for waited in simulated.values()) > 20, "and some wait"
 
 
-def test_each_caller_waits_for_as_long_as_he_may_though_one_before_him_was_refused_while_the_same_load_went_on() -> (
-    None
-):
+def test_each_caller_waits_for_its_own_time_though_one_before_it_was_refused_during_the_same_load() -> None:
     trace = trace_of([(1.0, 0), (1.5, 0), (7.0, 0), (15.0, 0)], (10, 25.0, 0.1))
     setting = SimulationSetting(find("break-even"), 10, wait_seconds=20, lease_seconds=15)
     real, _ = served(trace, setting)
-    assert real == {0: None, 1: None, 2: pytest.approx(19.0), 3: pytest.approx(11.0)}, "1 asked together with 0"
+    assert real == {0: None, 1: None, 2: pytest.approx(19.0), 3: pytest.approx(11.0)}, "1 waits together with 0"
     outcome = Simulation(trace, setting).run()
     assert dict(zip(outcome.positions, outcome.waits, strict=True)) == pytest.approx({2: 19.0, 3: 11.0})

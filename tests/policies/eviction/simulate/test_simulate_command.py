@@ -1,4 +1,4 @@
-"""`simulate` and `generate`: what is printed and refused."""
+"""The output and the refusals of `simulate` and `generate`."""
 
 import json
 import re
@@ -41,7 +41,7 @@ def rows(*arguments: object) -> dict[str, dict[str, float]]:
     return {row["name"]: row for row in json.loads(result.stdout)["rows"]}
 
 
-def test_one_policy_is_told_in_one_line(small: Path) -> None:
+def test_one_policy_is_printed_in_one_line(small: Path) -> None:
     result = run("simulate", "--trace", small, "--capacity", "8M", "--policy", "lru-idle")
     assert result.exit_code == 0, result.output
     assert "60 requests to 5 models" in result.stdout
@@ -57,8 +57,8 @@ def test_with_all_files_near_less_is_lost(small: Path) -> None:
     assert near["lost_seconds"] < far["lost_seconds"]
 
 
-def test_the_day_that_the_readme_shows_is_as_it_says(tmp_path: Path) -> None:
-    text = (ROOT / "docs/simulator.md").read_text("utf-8").partition("For a made-up day of 20 models")[2]
+def test_the_day_in_the_readme_has_the_stated_results(tmp_path: Path) -> None:
+    text = (ROOT / "docs/simulator.md").read_text("utf-8").partition("a generated day of 20 models")[2]
     block = text.partition("```sh\n")[2].partition("```")[0].replace("\\\n", " ")
     made, played = (
         line.removeprefix("python -m tidegate_eviction ").replace("zoo.csv.gz", str(tmp_path / "zoo.csv.gz"))
@@ -71,10 +71,10 @@ def test_the_day_that_the_readme_shows_is_as_it_says(tmp_path: Path) -> None:
     assert (row["requests"], row["busy"], row["too_large"]) == (17_919, 0, 0)
     assert round(100 * row["hits"] / row["requests"]) == 96
     readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
-    assert "17,919 requests to 20 models, with room for 60 % of them. 96 % of the requests" in readme
+    assert "20 models share one slice that holds 60 % of them. Of 17,919 requests, 96 % find" in readme
 
 
-def test_a_policy_of_ones_own_is_simulated_by_its_name_and_told_of_when_it_fails(
+def test_a_custom_policy_is_simulated_by_name_and_its_failures_are_reported(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hostile.install(tmp_path / "package", monkeypatch, failing="failing", most="most")
@@ -84,20 +84,22 @@ def test_a_policy_of_ones_own_is_simulated_by_its_name_and_told_of_when_it_fails
     assert found["most"]["policy_failures"] == 0
     result = run("simulate", *options, "--policy", "failing", "--compare")
     assert result.exit_code == 0, result.output
-    assert re.search(r"failing failed at \d+ choices, .* first: KeyError: 'no such model'", result.stdout, re.DOTALL)
+    assert re.search(
+        r"failing failed at \d+ choices, .* first failure: KeyError: 'no such model'", result.stdout, re.DOTALL
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--capacity", "40%"), "Say which policy"),
-        (("--policy", "lru-idle"), "Say --capacity"),
-        (("--policy", "lru-idle", "--capacity", "much"), "--capacity much: this is no size"),
+        (("--capacity", "40%"), "Set --policy"),
+        (("--policy", "lru-idle"), "--capacity is missing"),
+        (("--policy", "lru-idle", "--capacity", "much"), "--capacity much is not a size"),
         (("--policy", "lur", "--capacity", "40%"), 'there is no policy "lur"'),
         ((*IDLE, "--wait-seconds", "inf"), "--wait-seconds inf"),
         ((*IDLE, "--lease-seconds", "1e-9"), "--lease-seconds"),
         ((*IDLE, "--replicas", "0"), "--replicas"),
-        ((*IDLE, "--tier", "large"), "--tier large: this is no size"),
+        ((*IDLE, "--tier", "large"), "--tier large is not a size"),
     ],
 )
 def test_wrong_input_is_one_message_and_exit_code_2(small: Path, arguments: tuple[str, ...], words: str) -> None:
@@ -119,7 +121,7 @@ def test_capacities_are_read_as_people_write_them(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["0", "-5", "0%", "-1%", "nan%", "%", "i", "5Xi", "1e9", "٣M", "99999999999999T", " "])
 def test_what_is_no_capacity_is_refused(text: str) -> None:
-    with pytest.raises(SimulationError, match="Write bytes"):
+    with pytest.raises(SimulationError, match="Set it to bytes"):
         capacity_bytes(text, SMALL)
 
 

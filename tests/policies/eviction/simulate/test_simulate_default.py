@@ -1,4 +1,4 @@
-"""What callers lose with the default, against the two simple rules, on days that it was not made for."""
+"""The loss of callers with the default, against two simple policies, on days that it was not tuned for."""
 
 from dataclasses import replace
 
@@ -49,19 +49,19 @@ HARD = {
         ("long loads", 0, 40, 1.1),
         ("long loads", 1, 40, 0.9),
         ("starved", 0, 40, 0.8),
-        # These are above the bar of 1.1.
+        # These are above the limit of 1.1.
         ("skewed", 1, 25, 1.3),
         ("starved", 1, 40, 1.2),
     ],
 )
 def test_hard_days_cost_no_more_than_they_do(kind: str, seed: int, share: int, most: float) -> None:
-    """Held against the better of the two simple rules, which no rule knows before the day has ended."""
+    """Against the better of the two simple policies, which is only known after the day."""
     ours, *simple = lost_seconds(generate(replace(HARD[kind], seed=seed)), share).values()
     assert ours <= most * min(simple)
 
 
 def scan(models: int, pause: float, load_seconds: float) -> Trace:
-    """Models that are called one after the other, round and round, for eight hours."""
+    """Models that are called in turn, in a cycle, for eight hours."""
     calls = [(number * pause, number % models) for number in range(int(8 * HOUR / pause))]
     return trace_of(calls, *[(1_000_000, load_seconds, 0.1)] * models)
 
@@ -72,7 +72,7 @@ def scan(models: int, pause: float, load_seconds: float) -> Trace:
         (11, 60.0, 5.0),
         (11, 20.0, 5.0),
         (11, 5.0, 2.0),
-        # Callers do not wait for as long as these loads take.
+        # Callers do not wait as long as these loads take.
         (11, 60.0, 30.0),
         (11, 120.0, 30.0),
         (11, 30.0, 25.0),

@@ -1,4 +1,4 @@
-"""The engine against the plainest simulation, and against answers by hand."""
+"""The engine against a trivial simulation, and against results computed by hand."""
 
 from dataclasses import replace
 
@@ -14,20 +14,20 @@ LRU = SimulationSetting(find("lru-idle"), 10)
 
 
 A, B, C = (6, 2.0, 1.0), (6, 3.0, 1.0), (4, 1.0, 1.0)
-"""Two models of which only one has room in 10, and one that fits beside either."""
+"""Two models, of which one fits in 10, and one that fits with either."""
 
 
 @pytest.mark.parametrize(
     ("requests", "models", "changes", "lost_seconds", "refused"),
     [
-        pytest.param([(0.0, 0), (0.5, 0), (4.0, 0)], [A], {}, 2.0 + 1.5, 0, id="who asks meanwhile waits too"),
+        pytest.param([(0.0, 0), (0.5, 0), (4.0, 0)], [A], {}, 2.0 + 1.5, 0, id="a caller during the load waits, too"),
         pytest.param([(0.0, 0), (2.5, 1)], [A, B], {"wait_seconds": 3.4}, 2.0 + 3.4, 1, id="a leased model stays"),
         pytest.param([(0.0, 0), (1.0, 1)], [A, (11, 1.0, 1.0)], {}, 2.0 + 20, 1, id="a model that never fits"),
         pytest.param([(0.0, 0), (1.0, 0)], [(3, 9.0, 0.1)], {"replicas": 2, "wait_seconds": 5}, 10, 2, id="long"),
         pytest.param([(0.0, 0), (2.5, 1)], [A, B], {"replicas": 2}, 5.0, 0, id="it is loaded where there is room now"),
     ],
 )  # fmt: skip
-def test_who_is_refused_has_lost_the_whole_wait_and_who_is_answered_what_he_has_waited(
+def test_a_refused_caller_loses_the_whole_wait_and_an_answered_one_its_wait(
     requests: list[tuple[float, int]],
     models: list[tuple[int, float, float]],
     changes: dict[str, float],

@@ -1,4 +1,4 @@
-"""Callers who come back when they are told to, on drawn days: who is answered, and for which reasons one is not."""
+"""Callers who retry at `Retry-After` on generated days: who is served, and why others are not."""
 
 import random
 from collections import defaultdict
@@ -22,14 +22,14 @@ RETURNS = 4
 
 
 class Returning(Simulation):
-    """Each caller comes back when he is told to, or a little later, and that so many times."""
+    """Each caller retries at `Retry-After` or a little later, a limited number of times."""
 
     def __init__(self, trace: Trace, share: int, seed: int) -> None:
         super().__init__(trace, shipped(trace, share))
         self.pool = self._replicas[0]._core._pool
         self.chance = random.Random(seed)
         self.told: dict[int, list[tuple[float, bool]]] = defaultdict(list)
-        """By call, when it was refused as busy, and whether it was then that a load goes on whose length is known."""
+        """By call: the refusals as busy, and whether a load of known duration was in progress."""
         self.broken: list[str] = []
 
     def refused(self, position: int, which: int, why: NotNow) -> None:
@@ -44,9 +44,9 @@ class Returning(Simulation):
             super().refused(position, which, why)
 
     def is_out_of_hand(self, which: int, why: NotNow, told: float, was_known: bool) -> bool:
-        """Tell whether nothing could be done for a caller who has come back."""
+        """Return whether the policy could not serve a returned caller."""
         pool, model = self.pool, self.pool.models[self._trace.models[which].name]
-        if why.reason == State.LOADING:  # longer than the wait: it began only now, or its length was not known
+        if why.reason == State.LOADING:  # Longer than the wait: it began only now, or its duration was unknown.
             return not was_known and (model.operation.since >= told or self.pool.load_measured(model) is None)
         if why.reason == "queued" or BARRED in why.why:
             return bool(pool.loads or pool.by_state[State.QUEUED])
@@ -55,7 +55,7 @@ class Returning(Simulation):
 
 
 def day(seed: int, gap: float) -> Trace:
-    """Two hours of calls, at random, to models that take up to a minute and a half to load."""
+    """Two hours of random calls to models that load for up to a minute and a half."""
     chance = random.Random(seed)
     kinds = [(chance.randint(20, 100), chance.choice([2, 15, 45, 90]) * chance.uniform(0.7, 1), 0.5) for _ in range(8)]
     calls = sorted((chance.uniform(1, 7200), chance.randrange(8)) for _ in range(round(7200 / gap)))
@@ -77,7 +77,7 @@ def test_who_comes_back_in_time_is_answered_unless_leases_leave_no_room_or_the_l
 def test_callers_of_a_model_that_loads_for_longer_than_they_wait_are_answered_when_they_come_back_once(
     seed: int, load: float
 ) -> None:
-    """Each calls once, long after the one before, and others have taken the room meanwhile."""
+    """Each calls once, long after the one before, and others have taken the memory meanwhile."""
     chance = random.Random(seed)
     calls, at = [], 1.0
     for _ in range(12):
@@ -85,6 +85,6 @@ def test_callers_of_a_model_that_loads_for_longer_than_they_wait_are_answered_wh
         at += load + chance.uniform(1500, 3000)
     world = Returning(trace_of(calls, (60, load, 0.1), (60, 3.0, 0.1)), 50, seed)
     world.run()
-    others = [told for position, told in world.told.items() if position]  # whose load was measured by the first
+    others = [told for position, told in world.told.items() if position]  # The first one measured its load.
     assert len(others) > 5
     assert all(len(told) == 1 for told in others)

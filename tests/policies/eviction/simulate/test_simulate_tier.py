@@ -1,4 +1,4 @@
-"""A tier of files near a simulated replica: the second load is fast, and what goes from it goes by the cost rule."""
+"""The file cache of a simulated replica: the second load is fast, and the least recently read files are removed."""
 
 from dataclasses import replace
 

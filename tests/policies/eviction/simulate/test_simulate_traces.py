@@ -1,4 +1,4 @@
-"""Traces are read as they were written, or refused with file and line; synthetic zoos are what they are said to be."""
+"""Traces are read back as written, or refused with file and line. Synthetic traces match their parameters."""
 
 import gzip
 import itertools
@@ -22,7 +22,7 @@ def read(tmp_path: Path, text: str | bytes) -> Trace:
     return read_trace(file)
 
 
-def test_a_trace_says_what_its_lines_say(tmp_path: Path) -> None:
+def test_a_trace_has_the_content_of_its_lines(tmp_path: Path) -> None:
     trace = read(tmp_path, f"# models\n\n{MODELS}0,a\n 1500 , b \n1500,a\n")
     a, b = trace.models
     assert (a.name, a.footprint_bytes, a.load_seconds, a.warm_seconds) == ("a", 10_000_000, 0.2, 0.1)
@@ -35,24 +35,24 @@ def test_a_trace_says_what_its_lines_say(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
-        (MODELS, None, "no request"),
+        (MODELS, None, "has no requests"),
         (f"{MODELS}0,c\n", 3, "no line above describes the model 'c'"),
         (f"{MODELS}0,a\nm,c,1,2,1\nhello\n", 5, "neither"),
         (f"{MODELS}0,a,b\n", 3, "neither"),
-        (f"{MODELS}5,a\n4,b\n", 4, "time order"),
-        (f"{MODELS}-1,a\n", 3, "0 or more"),
-        (f"{MODELS}nan,a\n", 3, "0 or more"),
+        (f"{MODELS}5,a\n4,b\n", 4, "time_ms goes back"),
+        (f"{MODELS}-1,a\n", 3, "from 0"),
+        (f"{MODELS}nan,a\n", 3, "from 0"),
         (f"{MODELS}soon,a\n", 3, "'soon'"),
-        (f"{MODELS}m,a,1,2,1\n0,a\n", 3, "second time"),
+        (f"{MODELS}m,a,1,2,1\n0,a\n", 3, "described twice"),
         ("m,a,1,2e12,1\n0,a\n", 1, "less than 1e+09"),
         (f"{MODELS}0,a\n1793707200000,a\n", 4, "20,760 days after the first request"),
-        ("m,a,0,2,1\n0,a\n", 1, "takes room"),
-        ("m,a,10,100,300\n0,a\n", 1, "includes it"),
+        ("m,a,0,2,1\n0,a\n", 1, "above 0"),
+        ("m,a,10,100,300\n0,a\n", 1, "must include it"),
         ("m,a,10,100\n0,a\n", 1, "is not `m,id"),
         ("m,a,large,100,1\n0,a\n", 1, "footprint_mb is 'large'"),
     ],
 )
-def test_what_is_wrong_is_said_with_file_and_line(tmp_path: Path, text: str, line: int | None, words: str) -> None:
+def test_errors_are_reported_with_file_and_line(tmp_path: Path, text: str, line: int | None, words: str) -> None:
     with pytest.raises(SimulationError) as caught:
         read(tmp_path, text)
     where = f"{tmp_path / 't.csv'}:{line}: " if line else f"{tmp_path / 't.csv'}: "

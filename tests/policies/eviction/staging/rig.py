@@ -1,4 +1,4 @@
-"""A stager over real folders."""
+"""A stager over real directories."""
 
 import os
 from collections.abc import AsyncIterator, Callable
@@ -15,7 +15,7 @@ KIB = 1 << 10
 
 
 def write_model(root: Path, name: str, content: bytes = b"", size: int = 8 * KIB) -> Path:
-    """Write a model of one file, whose content is repeated to its size; return its version folder."""
+    """Write a model of one file with repeated content of a size. Return its version directory."""
     folder = root / "source" / name / "1"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "model.bin").write_bytes(((content or name.encode()) * size)[:size])
@@ -31,18 +31,16 @@ def write_ensemble(root: Path, name: str, *parts: str) -> None:
 
 
 def files_below(folder: Path) -> dict[str, bytes]:
-    """Return every file below a folder, by its path."""
+    """Return every file below a directory, by its path."""
     found = (Path(where, name) for where, _, names in os.walk(folder) for name in names)
     return {str(each.relative_to(folder)): each.read_bytes() for each in found}
 
 
 @dataclass
 class Rig:
-    """The stager and its folders."""
-
     root: Path
-    is_mounted: bool = True  # Whether the server can read the source by itself, as it cannot read a bucket.
-    before_look: Callable[[str], object] = str  # Called on a thread before each look at a model's source.
+    is_mounted: bool = True  # Whether the server can read the source directly, which it cannot for a bucket.
+    before_look: Callable[[str], object] = str  # Called on a thread before each read of a model's source.
 
     def __post_init__(self) -> None:
         (self.root / "source").mkdir(exist_ok=True)
@@ -51,20 +49,20 @@ class Rig:
 
     @property
     def served(self) -> Path:
-        """What the server takes for its repository."""
+        """The server's repository."""
         return self.root / "tier" / "models"
 
     @property
     def staged(self) -> set[str]:
-        """Models that are staged, in any version of theirs."""
+        """The staged models, in any version."""
         return {model for model, _ in self.stager.copies}
 
     def is_near(self, model: str) -> bool:
-        """Tell whether the server finds a model in the tier."""
+        """Return whether the server reads the model from the cache."""
         return (self.served / model).resolve().is_relative_to((self.root / "tier" / "files").resolve())
 
     def check(self) -> None:
-        """The server finds no model in part, and no more is staged than there is room for."""
+        """Check that no partial copy is visible, and that the copies fit the size."""
         for link in self.served.iterdir():
             assert link.is_symlink()
             found = files_below(link.resolve())
@@ -74,12 +72,12 @@ class Rig:
         assert taken <= self.stager.settings.size_bytes
 
     def room_for(self, *models: str) -> int:
-        """Return how many bytes these take in the tier."""
+        """Return the bytes of these models in the cache."""
         found = (self.repository.contents(each) for each in models)
         return sum(disk_bytes(each) for each in found if each is not None)
 
     def make(self, size_bytes: int = 1 << 20) -> Stager:
-        """Make a stager, as a policy that starts does."""
+        """Create a stager, as a starting policy does."""
 
         def contents(model: str) -> Contents | None:
             self.before_look(model)
@@ -90,20 +88,19 @@ class Rig:
         return self.stager
 
     async def begin(self, model: str) -> tuple[int, float]:
-        """Begin a load: return its number, and the seconds that were spent on copying."""
+        """Begin a load. Return its number, and the seconds of copying."""
         self.loads += 1
         number = self.loads
         return number, await self.stager.ensure(number, model)
 
     async def load(self, model: str, *, failed: bool = False) -> float:
-        """Begin a load and end it; return the seconds that were spent on copying."""
+        """Begin and end a load. Return the seconds of copying."""
         number, seconds = await self.begin(model)
         self.stager.done(number, failed=failed)
         return seconds
 
     @asynccontextmanager
     async def running(self, size_bytes: int = 1 << 20) -> AsyncIterator[Stager]:
-        """Run a stager."""
         stager = self.make(size_bytes)
         stager.open()
         try:

@@ -1,4 +1,4 @@
-"""A policy that is killed, or whose volume fails, at any change of the folder: nothing in part is ever seen."""
+"""A policy is killed, or its volume fails, at any change of the directory: no partial copy is ever visible."""
 
 import asyncio
 import errno
@@ -16,11 +16,11 @@ from tidegate_eviction.staging.copying import StagingError
 from .rig import Rig, files_below, write_model
 
 CHANGES = frozenset({"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.symlink", "os.chmod"})
-"""Audit events of Python that come before a change of a folder; `os.replace` is told as a rename."""
+"""Python's audit events before a change of a directory. `os.replace` is reported as a rename."""
 
 
 def contents(root: Path) -> dict[str, list[dict[str, bytes]]]:
-    """Return the contents that each model ever has, the last one last; the source is as it is at the end then."""
+    """Return all contents of each model, the last one last. The source has it at the end."""
     found = {}
     for name, words in {"a": (b"first", b"second"), "b": (b"b",)}.items():
         found[name] = [files_below(write_model(root, name, word).parent) for word in words]
@@ -28,8 +28,8 @@ def contents(root: Path) -> dict[str, list[dict[str, bytes]]]:
 
 
 def live(root: Path) -> Rig:
-    """Stage one model, another in its place, the first one with a new content, and again after a failed load. What
-    fails is left out."""
+    """Stage one model, another one in its place, the first one with new content, and again after a failed load. Skip
+    failures."""
     rig = Rig(root)
 
     async def work() -> None:
@@ -57,13 +57,13 @@ def live(root: Path) -> Rig:
 
 
 def at_change(root: Path, number: int, act: Callable[[], None]) -> Callable[[], int]:
-    """Have something happen before the n-th change below the tier; return a function that tells how many there were."""
+    """Run something before the n-th change below the cache. Return a function that returns the number of changes."""
     seen, tier = 0, str(root / "tier")
 
     def hook(event: str, arguments: tuple[object, ...]) -> None:
         nonlocal seen
         if event in CHANGES and any(str(each).startswith(tier) for each in arguments[:2]):
-            if event == "open" and not isinstance(arguments[1], str):  # by descriptor, or of a folder to be read
+            if event == "open" and not isinstance(arguments[1], str):  # By descriptor, or of a directory to read.
                 return
             seen += 1
             if seen == number:
@@ -74,7 +74,7 @@ def at_change(root: Path, number: int, act: Callable[[], None]) -> Callable[[], 
 
 
 def in_child(work: Callable[[], int]) -> int:
-    """Do work in a process of its own, for audit hooks stay; return what it ends with."""
+    """Run work in a new process, because audit hooks cannot be removed. Return its exit code."""
     sys.stdout.flush()
     if (child := os.fork()) == 0:
         code = 255

@@ -1,4 +1,4 @@
-"""Models of a real S3 (MinIO): what a load reads is known before it, and staged from there."""
+"""Models in a real S3 (MinIO): the files of a load are listed before it, and staged from there."""
 
 import json
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
 
 
 class Bucket:
-    """A repository in the bucket, which is what the folder `source` is."""
+    """A repository in the bucket with the content of the directory `source`."""
 
     def __init__(self, minio: ObjectStore, root: Path) -> None:
         self.client, self.root = minio.client(), root
@@ -120,12 +120,12 @@ async def test_a_file_that_its_manifest_calls_executable_is_staged_so(bucket: Bu
     assert modes["model.bin"] == 0o644
 
 
-async def test_what_cannot_be_staged_says_why(bucket: Bucket, minio: ObjectStore) -> None:
+async def test_a_failed_staging_reports_why(bucket: Bucket, minio: ObjectStore) -> None:
     write_model(bucket.root, "a", size=64 * KIB)
     bucket.upload()
     rig = rig_of(bucket)
     async with rig.running(32 * KIB):
-        with pytest.raises(StagingError, match=r"model a cannot be staged: its files take \d+ bytes, .* has 32768"):
+        with pytest.raises(StagingError, match=r"model a cannot be staged: its files need \d+ bytes, .* has 32768"):
             await rig.load("a")
     missing = TritonRepository(f"s3://{minio.url}/nowhere/models")
     with pytest.raises(OSError, match="nowhere"):

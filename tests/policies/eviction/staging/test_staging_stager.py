@@ -1,4 +1,4 @@
-"""What a load reads is copied first, the copies that were read longest ago go, and a fault costs nothing but time."""
+"""Files are copied before a load, the least recently read copies are removed, and faults only cost time."""
 
 import asyncio
 import errno
@@ -139,7 +139,7 @@ async def test_two_loads_of_one_part_wait_for_one_copy(tmp_path: Path) -> None:
 
         def look(model: str) -> None:
             looks.append(model)
-            if looks.count("a") > 2:  # the copy is made, and looks once more
+            if looks.count("a") > 2:  # The copy is made, and the source is read once more.
                 go.wait(20)
 
         rig.before_look = look
@@ -162,7 +162,7 @@ async def test_a_model_that_changes_while_it_is_copied_is_copied_again_and_after
     def look(model: str) -> None:
         nonlocal looks
         looks += 1
-        if looks % 2 == 0 and looks <= most:  # the look after a copy
+        if looks % 2 == 0 and looks <= most:  # The read after a copy.
             write_model(tmp_path, model, b"%d" % looks)
 
     rig.before_look = look
@@ -171,7 +171,7 @@ async def test_a_model_that_changes_while_it_is_copied_is_copied_again_and_after
         rig.check()
         looks, most = 0, 100
         write_model(tmp_path, "a", b"other")
-        with pytest.raises(ChangedError, match="a changes while it is copied"):
+        with pytest.raises(ChangedError, match="a changed during the copy"):
             await rig.load("a")
 
 
@@ -183,7 +183,7 @@ async def test_a_file_that_differs_from_its_manifest_is_not_loaded(tmp_path: Pat
         assert contents is not None
         other = ManifestFile(path="1/model.bin", size=1, sha256="0" * 64)
         stager.contents = lambda _: replace(contents, manifest={"1/model.bin": other})
-        with pytest.raises(StagingError, match=r"1/model\.bin of model a has other content than was registered"):
+        with pytest.raises(StagingError, match=r"1/model\.bin of model a differs from the registered file"):
             await rig.load("a")
         assert not rig.staged
         assert not (rig.served / "a").exists()
@@ -214,7 +214,7 @@ async def test_parts_that_together_do_not_fit_are_refused_at_once_whatever_is_st
     rig = Rig(tmp_path, is_mounted=False)
     async with rig.running(rig.room_for("a", "both")):
         await rig.load("a")
-        with pytest.raises(StagingError, match=r"cannot be staged: its files take \d+ bytes"):
+        with pytest.raises(StagingError, match=r"cannot be staged: its files need \d+ bytes"):
             await rig.load("both")
         assert rig.staged == {"a"}
 
@@ -226,7 +226,7 @@ async def test_a_load_does_not_wait_for_room_for_ever(tmp_path: Path, monkeypatc
     async with rig.running(rig.room_for("a")):
         await rig.begin("a")
         monkeypatch.setattr(module, "ROOM_SECONDS", 0.0)
-        with pytest.raises(StagingError, match="b cannot be staged: all of the staging folder is in use by loads"):
+        with pytest.raises(StagingError, match="b cannot be staged: loads in progress use the whole"):
             await rig.load("b")
         assert rig.staged == {"a"}
 

@@ -1,4 +1,4 @@
-"""Model control over gRPC: what Triton says, in words that tell a refusal from a silence and from its end."""
+"""Model control over gRPC: errors that distinguish a refusal, no response, and the end of Triton."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -32,7 +32,7 @@ async def connected(stand_in: StandIn, secret: str = SECRET) -> AsyncIterator[Tr
         await control.close()
 
 
-async def test_a_silence_is_told_apart_from_a_refusal() -> None:
+async def test_no_response_is_distinguished_from_a_refusal() -> None:
     async with connected(StandIn({"a": 1}, silent={"a"})) as control:
         with pytest.raises(ServerCallError, match=r"RepositoryModelLoad within 0\.1 s"):
             await control.load("a", 0.1)
@@ -44,7 +44,7 @@ async def test_another_secret_is_no_lost_connection() -> None:
             await control.index()
 
 
-def test_a_call_without_a_connection_says_so() -> None:
+def test_a_call_without_a_connection_is_reported() -> None:
     with pytest.raises(LostError, match="no connection to Triton at nowhere:1"):
         asyncio.run(TritonControl("nowhere:1", SECRET).index())
 
@@ -72,13 +72,13 @@ def test_a_model_is_unloaded_when_all_its_versions_are(
 
 
 @pytest.mark.parametrize(
-    ("names", "said"), [(("triton.models.svc", "other"), "triton.models.svc"), (("*.cpu.svc",), "any.cpu.svc")]
+    ("names", "name"), [(("triton.models.svc", "other"), "triton.models.svc"), (("*.cpu.svc",), "any.cpu.svc")]
 )
 def test_triton_is_known_by_the_first_name_of_its_certificate(
-    tmp_path: Path, names: tuple[str, ...], said: str
+    tmp_path: Path, names: tuple[str, ...], name: str
 ) -> None:
     tls = Authority().write(tmp_path / "tls", *names)
-    assert certified_name((tls / "tls.crt").read_bytes()) == said
+    assert certified_name((tls / "tls.crt").read_bytes()) == name
     for wrong in (b"", b"no certificate", (tls / "ca.crt").read_bytes()):
         with pytest.raises(LostError, match="names no host"):
             certified_name(wrong)

@@ -1,4 +1,4 @@
-"""The driver: each command is carried out once, and its end is told once, whatever Triton does."""
+"""The driver: each command is carried out once, and its end is reported once, whatever Triton does."""
 
 import asyncio
 import re
@@ -29,65 +29,67 @@ MIB = 1 << 20
 async def test_a_load_that_is_never_answered_is_watched_and_not_issued_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.1)
     stand_in = StandIn({"a": 1}, silent={"a"}, load_seconds=0.5)
-    async with driving(stand_in) as (driver, heard):
+    async with driving(stand_in) as (driver, service):
         driver.carry_out([Load(1, "a")])
-        assert await heard.said.get() == ("load", 1, None, 1, (1,))
+        assert await service.reports.get() == ("load", 1, None, 1, (1,))
         assert stand_in.did("load") == [MEMORY_MODEL, "a"]
 
 
 async def test_a_load_of_a_predecessor_is_only_watched() -> None:
     stand_in = StandIn({"a": 1, "b": 1}, load_seconds=0.3, unload_seconds=0.3)
-    async with driving(stand_in) as (driver, heard):
+    async with driving(stand_in) as (driver, service):
         control = TritonControl(stand_in.address, SECRET)
         await control.connect()
         predecessors = asyncio.create_task(control.load("a", None))
         await until(lambda: "a" in stand_in.states)
         driver.carry_out([Load(1, "a", watch=True)])
-        assert await heard.said.get() == ("load", 1, None, None, (1,))
+        assert await service.reports.get() == ("load", 1, None, None, (1,))
         await predecessors
         await control.unload("a", 5)
         driver.carry_out([Unload(2, "a", ("a",), watch=True)])
-        assert await heard.said.get() == ("unload", 2, None)
+        assert await service.reports.get() == ("unload", 2, None)
         assert (stand_in.did("load"), stand_in.did("unload")) == ([MEMORY_MODEL, "a"], ["a"])
         await control.close()
 
 
-async def test_a_watched_load_that_failed_or_never_was_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_watched_load_that_failed_or_never_existed_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidegate_eviction.triton.control.NOTHING_SECONDS", 0.2)
-    async with driving(StandIn({"a": 1, "b": 1}, states={"a": ("UNAVAILABLE", "no memory")})) as (driver, heard):
+    async with driving(StandIn({"a": 1, "b": 1}, states={"a": ("UNAVAILABLE", "no memory")})) as (driver, service):
         driver.carry_out([Load(1, "a", watch=True)])
-        assert (await heard.said.get())[2] == "no memory"
+        assert (await service.reports.get())[2] == "no memory"
         driver.carry_out([Load(2, "b", watch=True)])
-        assert "its index does not show the load" in (await heard.said.get())[2]
+        assert "its index does not show the load" in (await service.reports.get())[2]
 
 
-async def test_an_unload_ends_when_the_index_says_so_of_every_name_in_order() -> None:
+async def test_an_unload_ends_when_the_index_shows_every_name_unloaded() -> None:
     stand_in = StandIn({"whole": 1, "part": 1}, unload_seconds=0.3)
-    async with driving(stand_in) as (driver, heard):
+    async with driving(stand_in) as (driver, service):
         begun = asyncio.get_running_loop().time()
         driver.carry_out([Unload(1, "whole", ("whole", "part"))])
-        assert await heard.said.get() == ("unload", 1, None)
+        assert await service.reports.get() == ("unload", 1, None)
         assert asyncio.get_running_loop().time() - begun >= 0.3
         assert stand_in.did("unload") == ["whole", "part"]
 
 
-async def test_a_model_without_a_folder_is_unloaded_only_once_triton_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_model_without_a_directory_is_unloaded_only_once_confirmed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("tidegate_eviction.triton.control.IGNORED_SECONDS", 0.2)
     stand_in = StandIn({"a": 1}, states={"a": ("READY", "")}, folderless={"a"})
-    async with driving(stand_in) as (driver, heard):
+    async with driving(stand_in) as (driver, service):
         driver.carry_out([Unload(1, "a", ("a",), watch=True)])
-        *who, why = await heard.said.get()
+        *who, why = await service.reports.get()
         assert who == ["unload", 1]
         assert re.fullmatch("a is not unloaded after [0-9]+ s", str(why))
         driver.carry_out([Unload(2, "a", ("a",))])
-        assert await heard.said.get() == ("unload", 2, None)
+        assert await service.reports.get() == ("unload", 2, None)
         assert stand_in.did("unload") == ["a"]
 
 
 async def test_a_model_without_a_folder_that_is_served_is_found() -> None:
     stand_in = StandIn({"a": 1}, states={"a": ("READY", "")}, folderless={"a"})
-    async with asyncio.timeout(20), serving(stand_in), following(stand_in) as (_, heard):
-        assert await heard.said.get() == ("back", ServerInventory(("a",), versions={"a": (1,)}))
+    async with asyncio.timeout(20), serving(stand_in), following(stand_in) as (_, service):
+        assert await service.reports.get() == ("back", ServerInventory(("a",), versions={"a": (1,)}))
 
 
 async def test_an_unload_that_was_ordered_just_before_a_start_is_not_taken_for_a_model_that_stays(
@@ -96,27 +98,27 @@ async def test_an_unload_that_was_ordered_just_before_a_start_is_not_taken_for_a
     class Late(StandIn):
         async def RepositoryIndex(self, request: Any, context: Any) -> Any:
             answer = await super().RepositoryIndex(request, context)
-            self.states["a"] = ("UNLOADING", "")  # it shows at the next look
+            self.states["a"] = ("UNLOADING", "")  # It shows at the next read.
             return answer
 
     monkeypatch.setattr(module, "SURE_SECONDS", 0.1)
     stand_in = Late({"a": 1}, states={"a": ("READY", "")})
-    async with asyncio.timeout(20), serving(stand_in), following(stand_in) as (_, heard):
-        assert await heard.said.get() == ("back", ServerInventory(unloading=("a",)))
+    async with asyncio.timeout(20), serving(stand_in), following(stand_in) as (_, service):
+        assert await service.reports.get() == ("back", ServerInventory(unloading=("a",)))
         assert stand_in.looks == 2
 
 
 async def test_what_two_looks_at_the_index_lack_has_vanished(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "INDEX_SECONDS", 0.1)
     stand_in = StandIn({"a": 1, "b": 1, "c": 1}, states=dict.fromkeys("abc", ("READY", "")), folderless={"c"})
-    async with driving(stand_in) as (_, heard):
-        heard.thought = frozenset("abc")
+    async with driving(stand_in) as (_, service):
+        service.thought = frozenset("abc")
         stand_in.states["b"] = ("LOADING", "")
         before = stand_in.looks
         await until(lambda: stand_in.looks > before + 3)
-        assert heard.said.empty()
+        assert service.reports.empty()
         stand_in.states["a"] = ("UNAVAILABLE", "unloaded")
-        assert await heard.said.get() == ("vanished", frozenset("a"))
+        assert await service.reports.get() == ("vanished", frozenset("a"))
 
 
 async def test_a_connection_that_breaks_and_is_back_at_once_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,12 +136,12 @@ async def test_a_connection_that_breaks_and_is_back_at_once_was_lost(monkeypatch
         await control.close()
 
 
-async def test_a_triton_that_was_started_anew_unseen_is_known_by_its_reader() -> None:
+async def test_an_unnoticed_restart_of_triton_is_detected_by_the_reader() -> None:
     stand_in = StandIn({"a": 1})
-    async with driving(stand_in) as (_, heard):
+    async with driving(stand_in) as (_, service):
         stand_in.server = "1:2"
-        assert await heard.said.get() == ("lost", "it was restarted")
-        assert (await heard.said.get())[0] == "back"
+        assert await service.reports.get() == ("lost", "it was restarted")
+        assert (await service.reports.get())[0] == "back"
 
 
 async def test_a_triton_that_hangs_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,23 +149,23 @@ async def test_a_triton_that_hangs_is_not_lost(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("tidegate_eviction.triton.memory.READ_SECONDS", 0.2)
     monkeypatch.setattr("tidegate_eviction.triton.control.CALL_SECONDS", 0.2)
     stand_in = StandIn({"a": 1})
-    async with driving(stand_in) as (driver, heard):
+    async with driving(stand_in) as (driver, service):
         stand_in.hangs = True
         driver.carry_out([Load(1, "a")])
-        await until(lambda: heard.blind)
+        await until(lambda: service.blind)
         assert driver.is_up
-        assert heard.said.empty()
-        seen = len(heard.readings)
+        assert service.reports.empty()
+        seen = len(service.readings)
         stand_in.hangs = False
-        assert await heard.said.get() == ("load", 1, None, None, (1,))
-        await until(lambda: len(heard.readings) > seen)
+        assert await service.reports.get() == ("load", 1, None, None, (1,))
+        await until(lambda: len(service.readings) > seen)
 
 
 async def test_without_a_python_backend_it_goes_on_without_readings() -> None:
-    async with driving(StandIn({"a": 1}, failing={MEMORY_MODEL: "there is no such backend"})) as (driver, heard):
-        assert set(heard.readings) == {MemoryReading(MemorySource.NONE)}
+    async with driving(StandIn({"a": 1}, failing={MEMORY_MODEL: "there is no such backend"})) as (driver, service):
+        assert set(service.readings) == {MemoryReading(MemorySource.NONE)}
         driver.carry_out([Load(1, "a", alone=True)])
-        assert await heard.said.get() == ("load", 1, None, None, (1,))
+        assert await service.reports.get() == ("load", 1, None, None, (1,))
 
 
 @pytest.mark.parametrize(
@@ -174,14 +176,14 @@ async def test_versions_that_cannot_be_chosen_are_a_failed_load_and_so_is_a_defe
         raise error
 
     stand_in = StandIn({"a": 1})
-    async with driving(stand_in, override=override) as (driver, heard):
+    async with driving(stand_in, override=override) as (driver, service):
         driver.carry_out([Load(1, "a", (1,))])
-        *said, told, grown, versions = await heard.said.get()
-        assert (said, why in told, grown, versions) == (["load", 1], True, None, ())
+        *first, problem, grown, versions = await service.reports.get()
+        assert (first, why in problem, grown, versions) == (["load", 1], True, None, ())
         assert stand_in.did("load") == [MEMORY_MODEL]
 
 
-async def test_a_restart_that_cannot_be_asked_for_now_is_asked_for_later(
+async def test_a_restart_that_cannot_be_requested_now_is_requested_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "ASK_SECONDS", 0.1)
@@ -195,15 +197,15 @@ async def test_a_restart_that_cannot_be_asked_for_now_is_asked_for_later(
     full = tmp_path / "control"
     async with driving(StandIn({}), recycle=full / "recycle") as (driver, _):
         driver.carry_out([Recycle("5 GiB leaked")])
-        await until(lambda: caplog.text.count("cannot be written") > 1)
-        full.mkdir()  # there is room again
+        await until(lambda: caplog.text.count("cannot write") > 1)
+        full.mkdir()  # There is space again.
         await until((full / "recycle").exists)
     assert (full / "recycle").read_text() == "5 GiB leaked\n"
     assert len(threads) > 1
     assert get_ident() not in threads, "a disk that is slow would hold up leases"
 
 
-def test_what_the_index_says_is_found_once_and_without_the_reader() -> None:
+def test_models_in_the_index_are_found_once_and_without_the_reader() -> None:
     index = ModelIndex(
         {
             "ready": (VersionState(1, "READY", ""),),

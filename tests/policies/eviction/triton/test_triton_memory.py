@@ -1,4 +1,4 @@
-"""Readings of memory: from the driver, else from Triton's processes; and the model that asks."""
+"""Readings of memory: from the driver, or from Triton's processes. And the model that reads them."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Asked(TritonControl):
-    """A Triton that says one thing."""
+    """A Triton with one fixed output."""
 
     def __init__(self, text: bytes | None) -> None:
         super().__init__("nowhere:1", "")
@@ -71,7 +71,7 @@ def test_the_driver_is_believed_first_then_processes(answer: object, read: Memor
 
 @pytest.mark.parametrize("wrong", [[], 5, "text", {}, {"program": PROGRAM_ID, "server": "7:1"}])
 def test_an_answer_that_is_no_reading_is_refused(wrong: object) -> None:
-    with pytest.raises(RefusedError, match="is no reading"):
+    with pytest.raises(RefusedError, match="is not a reading"):
         reading(wrong)
 
 
@@ -92,9 +92,9 @@ async def test_a_driver_that_falls_silent_is_not_replaced_by_another_number() ->
     await memory.prepare()
     assert (await memory.read()).used_bytes == 5
     control.said = json.dumps(said(None)).encode()
-    with pytest.raises(RefusedError, match="read from nvml, which tells nothing now"):
+    with pytest.raises(RefusedError, match="read from nvml, which returns nothing now"):
         await memory.read()
-    await memory.prepare()  # another Triton, another source
+    await memory.prepare()  # Another Triton, another source.
     assert (await memory.read()).source is MemorySource.PROCESS
 
 
@@ -103,12 +103,12 @@ GIB = 1 << 30
 
 @pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int], Path]:
-    """A driver that says it has these GPUs, with so many bytes in use on each device."""
+    """A driver with these GPUs, and the bytes in use on each device."""
     with not_run("THE STAND-IN FOR NVML"):
         made = library(tmp_path)
 
     def saying(gpus: str, used: int) -> Path:
-        # The C library reads what putenv has set.
+        # The C library reads variables that putenv has set.
         monkeypatch.setenv("NVML_GPUS", gpus)
         monkeypatch.setenv("NVML_USED", str(used))
         return made
@@ -132,7 +132,7 @@ def test_without_a_driver_it_has_no_gpu(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_it_counts_what_a_process_and_its_descendants_hold() -> None:
-    """A grandchild holds the memory; what pytest itself takes meanwhile does not count."""
+    """A grandchild holds the memory. The memory of pytest itself does not count."""
 
     def taken(held: int) -> int:
         inner = f"kept = bytearray(b'x') * {held}; print('held', flush=True); input()"
@@ -173,4 +173,4 @@ def test_it_answers_with_a_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reading["process"] > 0
     monkeypatch.setattr(memory_model, "GPU_DEVICE", "/dev/null")
     ((_, array),) = instance.execute([object()])[0].tensors
-    assert json.loads(array[0])["process"] is None, "a GPU is there, and no driver tells what it holds"
+    assert json.loads(array[0])["process"] is None, "there is a GPU, but no driver reports its memory"

@@ -1,4 +1,4 @@
-"""The repository: what a load would load, how large it is, and whether it is another than before."""
+"""The repository: the content and the size of a load, and whether it has changed."""
 
 import json
 import os
@@ -62,7 +62,7 @@ def test_wanted_versions_are_the_union_and_nothing_else(tmp_path: Path) -> None:
     assert look(tmp_path, "a", (2, 3)).override is None, "the configuration loads these anyway"
 
 
-def test_a_wanted_version_that_is_missing_is_asked_for_all_the_same(tmp_path: Path) -> None:
+def test_a_wanted_version_that_is_missing_is_requested_anyway(tmp_path: Path) -> None:
     model(tmp_path, "a", (1,))
     found = look(tmp_path, "a", (1, 7))
     assert (found.versions, found.override) == ((1,), None)
@@ -94,7 +94,7 @@ def test_an_ensemble_brings_its_parts_and_theirs_once(tmp_path: Path) -> None:
         ('backend: "python"', 10, None),
         ('backend: "vllm"', 10, None),
         ('backend: "tensorrtllm"', 10, None),
-        ('backend: "python"', 100 << 20, int(((100 << 20) + 17) * DISK_FACTOR)),  # 17: the configuration
+        ('backend: "python"', 100 << 20, int(((100 << 20) + 17) * DISK_FACTOR)),  # 17: the configuration.
         ('backend: "onnxruntime"', 10, LEAST_MODEL_BYTES),
         ('platform: "tensorrt_plan"', 10, LEAST_MODEL_BYTES),
         ("", 10, LEAST_MODEL_BYTES),
@@ -173,7 +173,7 @@ def test_versions_are_chosen_as_triton_chooses(there: tuple[int, ...], newest: i
 @pytest.mark.parametrize("config", ["backend: [", "a {" * 20_000, "a {" * 1000 + "}" * 1000])
 def test_a_configuration_that_is_none_is_named(tmp_path: Path, config: str) -> None:
     model(tmp_path, "a", config=config)
-    with pytest.raises(RepositoryError, match=r"a/config\.pbtxt is no model configuration"):
+    with pytest.raises(RepositoryError, match=r"a/config\.pbtxt is not a model configuration"):
         TritonRepository(str(tmp_path)).look("a")
 
 
@@ -181,7 +181,7 @@ def test_a_configuration_that_is_no_file_or_has_no_end_is_not_waited_for(tmp_pat
     os.mkfifo(model(tmp_path, "pipe", config=None) / "config.pbtxt")
     (model(tmp_path, "zeros", config=None) / "config.pbtxt").symlink_to("/dev/zero")
     os.truncate(model(tmp_path, "long") / "config.pbtxt", 1 << 40)
-    for name, why in (("pipe", "no file"), ("zeros", "no file"), ("long", "more than")):
+    for name, why in (("pipe", "not a regular file"), ("zeros", "not a regular file"), ("long", "larger than")):
         with pytest.raises(RepositoryError, match=why):
             TritonRepository(str(tmp_path)).look(name)
 

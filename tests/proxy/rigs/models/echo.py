@@ -1,4 +1,4 @@
-"""Answers with what it was given: OUTPUT is INPUT, of any data type. As `slow` it takes a while."""
+"""Returns its input: OUTPUT is INPUT, of any data type. As `slow` it takes a while."""
 
 import time
 from typing import Any

@@ -1,4 +1,4 @@
-"""Raises an exception, which says where it was: at a call; in a stream of answers, behind the first."""
+"""Raises an exception whose text contains a path: in a call, or in a stream after the first response."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A decoupled model: for each number of IN it sends one answer, after so many milliseconds as DELAY says.
+"""A decoupled model. For each number of IN it sends one response after DELAY milliseconds.
 
 A negative number is an error in the middle of the stream.
 """

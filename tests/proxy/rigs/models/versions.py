@@ -1,4 +1,4 @@
-"""Tells which of its versions answers."""
+"""Returns the number of the version that answers."""
 
 from typing import Any
 

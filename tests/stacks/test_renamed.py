@@ -1,4 +1,4 @@
-"""Names with a past: what was made goes on under its first name, and what people read says the one of now."""
+"""Renamed items: objects keep their first name, and people read the current name."""
 
 import json
 import re
@@ -24,8 +24,10 @@ EVERYTHING = yaml.safe_load(Path("tests/definitions/everything.yaml").read_text(
 
 
 def rendered(stack: Stack, definition: Definition) -> dict[tuple[str, str], Any]:
-    """Return a stack's objects, without what says names: what a definition says, the routing table, files of TLS, and
-    what autoscalers ask of proxies: those metrics have names of now."""
+    """Return a stack's objects without the places that contain current names.
+
+    They are the annotation of the definition, the routing table, TLS files, and the queries of autoscalers.
+    """
     objects = {(item["kind"], item["metadata"]["name"]): item for item in render(stack, definition).objects}
     for (kind, name), item in objects.items():
         item["metadata"].get("annotations", {}).pop(ANNOTATION, None)

@@ -1,4 +1,4 @@
-"""`tidegate`, and `python -m tidegate`."""
+"""Entry point of `tidegate` and `python -m tidegate`."""
 
 import os
 import signal
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 
 
 def run(load: "Callable[[], Typer]") -> None:
-    """Run the command line that `load` imports; Ctrl-C and SIGTERM end it without a traceback, even meanwhile."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the processes that it started end with it
-    # A stream that was closed (`>&-`) is None in Python; what is printed to it goes nowhere.
+    """Run the command line that `load` imports. Ctrl-C and SIGTERM end it without a traceback, also during imports."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that its child processes end with it
+    # A stream that was closed (`>&-`) is None in Python. Output to it is discarded.
     sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal that cannot show an arrow is no reason to fail
+            stream.reconfigure(errors="replace")  # for terminals that cannot show an arrow
     try:
         load()(prog_name="tidegate")
     except KeyboardInterrupt:
@@ -28,7 +28,7 @@ def run(load: "Callable[[], Typer]") -> None:
 
 
 def main() -> None:
-    """Run the commands for models."""
+    """Run the model commands."""
 
     def load() -> "Typer":
         from .cli.app import alone

@@ -1,6 +1,6 @@
-"""Python's way to the commands: `from tidegate import Tidegate`.
+"""The commands as methods of a Python object: `from tidegate import Tidegate`.
 
-It only forwards. What a method needs is imported when it runs: a process that only calls models imports none of it.
+Each method imports its modules when it runs, so that a process that only calls models does not load the others.
 """
 
 import json
@@ -24,11 +24,11 @@ CALL_SECONDS: Final = 60.0
 
 
 class Tidegate(AbstractContextManager["Tidegate"]):
-    """The life of models: each method is the command of the same name, with the same rules.
+    """The life of models. Each method is the command of the same name, with the same rules.
 
-    Where things are is said by environment variables, as for the commands (docs/models.md). Methods raise
-    `tidegate.errors.TidegateError`, whose text is what the command prints. Models are named as there: `fraud`, or
-    `fraud@3` and `fraud@champion` for one version. It is also a context manager, which closes its connections.
+    Configure it with environment variables, as the commands (docs/models.md). Methods raise
+    `tidegate.errors.TidegateError`, whose text is what the command prints. Name models as for the commands: `fraud`,
+    or `fraud@3` and `fraud@champion` for one version. As a context manager it closes its connections.
     """
 
     def __init__(
@@ -39,10 +39,10 @@ class Tidegate(AbstractContextManager["Tidegate"]):
         tell: Callable[[str], None] = lambda _text: None,
         progress: Progress = silent,
     ) -> None:
-        """Make the object; connections are made by the methods that need them.
+        """Open no connection yet.
 
-        With `public_key` only versions that are signed with its other half are deployed. `tell` is called with each
-        step in words, `progress` for each transfer.
+        With `public_key`, only versions signed with its private key are deployed. `tell` is called with a text for
+        each step, `progress` for each transfer.
         """
         self._public_key, self._wait_seconds = public_key, wait_seconds
         self._tell, self._progress = tell, progress
@@ -52,7 +52,7 @@ class Tidegate(AbstractContextManager["Tidegate"]):
 
     def close(self) -> None:
         """Close all connections."""
-        if "_context" in vars(self):  # else nothing was opened
+        if "_context" in vars(self):  # otherwise no connection was opened
             self._context.close()
 
     def register(
@@ -65,11 +65,10 @@ class Tidegate(AbstractContextManager["Tidegate"]):
         key: "SigningKey | None" = None,
         trusted: bool = False,
     ) -> "RegisteredVersion":
-        """Register the entry in a folder as a new version; the same content is always the same version.
+        """Register the entry in a directory as a new version. The same content always gives the same version.
 
-        `name` is the model's (by default the folder's), `server` the inference server that its endpoints name,
-        `golden` a golden request or the JSON file with it.
-        `trusted`: code that the entry may do without may go with it.
+        The default `name` of the model is the directory's. `server` is the inference server that its endpoints name.
+        `golden` is a golden request, or a JSON file with one. `trusted` accepts code in a language model's entry.
         """
         from .life.checks import against_environments
         from .registry import Registry
@@ -86,7 +85,7 @@ class Tidegate(AbstractContextManager["Tidegate"]):
         except OSError as error:
             raise UsageError("the file cannot be read", where=str(golden), why=error.strerror or "") from None
         for file in entry.rglob("*"):
-            with suppress(OSError):  # what cannot be read is told when it is read
+            with suppress(OSError):  # `manifest_of` reports files that cannot be read
                 total += file.lstat().st_size if file.is_file() else 0
         model = checked_name(name or entry.resolve().name)
         for warning in checked(entry, model, request, trusted=trusted):
@@ -106,43 +105,43 @@ class Tidegate(AbstractContextManager["Tidegate"]):
         return version
 
     def deploy(self, model: str, to: str | None = None) -> "Outcome":
-        """Bring a registered version, by default the latest, into an environment that takes any: `to`, of several."""
+        """Deploy a registered version, by default the latest. `to` is required if several environments accept any."""
         from .life.deploy import deploy
 
         return deploy(self._context, model, to)
 
     def promote(self, model: str, to: str) -> "Outcome":
-        """Bring the version that one environment has into the next, by the rules of that one."""
+        """Promote the version of one environment to the next, under the rules of the target."""
         from .life.deploy import promote
 
         return promote(self._context, model, to)
 
     def roll_back(self, model: str, environment: str, version: int | None = None) -> "Outcome":
-        """Go back to the version that an environment had before, or to another one that it has had."""
+        """Go back to the previous version of an environment, or to an earlier one."""
         from .life.deploy import rollback
 
         return rollback(self._context, model, environment, version)
 
     def undeploy(self, model: str, environment: str) -> "Outcome":
-        """Take a model out of an environment, where nothing serves it then; the registry keeps all of its versions."""
+        """Remove a model from an environment. When this returns, no server there serves it. The registry keeps it."""
         from .life.undeploy import undeploy
 
         return undeploy(self._context, model, environment)
 
     def why(self, model: str, *, environment: str | None = None, plane: str | None = None) -> "list[PlaneOverview]":
-        """Return where a model is, what it waits for, who holds it, and what failed, at every replica."""
+        """Return the state of a model at every replica, what it waits for, who uses it, and what failed."""
         from .status import overview, proxies
 
         return overview(proxies(environment, plane), model=model)
 
     def verify(self, environment: str, models: Sequence[str] = ()) -> "Verified":
-        """Compare what an environment's repositories hold with the registry, byte for byte."""
+        """Compare the content of an environment's repositories with the registry, byte by byte."""
         from .life.audit import verify
 
         return verify(self._context, environment, models)
 
     def history(self, model: str, environment: str | None = None) -> "Sequence[Record]":
-        """Return what became of a model, the newest first."""
+        """Return the records of a model, the newest first."""
         from .life.rules import history
 
         return history(self._context, model, environment)
@@ -154,7 +153,7 @@ class Tidegate(AbstractContextManager["Tidegate"]):
         return unserved(self._context, environment, model)
 
     def prune(self, environment: str, versions: "Sequence[Unserved]") -> "list[Unserved]":
-        """Remove versions that `unserved` returned, and return those that were removed; the registry keeps them all."""
+        """Remove versions that `unserved` returned, and return the removed ones. The registry keeps them all."""
         from .life.audit import prune
 
         return prune(self._context, environment, versions)
@@ -169,11 +168,11 @@ class Tidegate(AbstractContextManager["Tidegate"]):
         seconds: float = CALL_SECONDS,
         parameters: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Call a model, and return its outputs: by name as arrays, or a table where a table was given.
+        """Call a model and return its outputs by name as arrays, or as a table if `inputs` is a table.
 
-        `inputs` is a DataFrame, a dict of arrays or lists, a list of dicts, or an array of the only input. Without an
-        `environment` the proxy is the one of DOMINO_INFERENCE_PROXY. `parameters` are those of `Model.predict`. Of a
-        language model it is the body of a chat, a completion or embeddings, and the outputs are lists.
+        `inputs` is a DataFrame, a dict of arrays or lists, a list of dicts, or an array for the only input. Without
+        `environment`, DOMINO_INFERENCE_PROXY names the proxy. `parameters` are those of `Model.predict`. For a
+        language model, `inputs` is the body of a chat, completion or embeddings request, and the outputs are lists.
         """
         from .calling.model import Model
         from .status import proxy_of
@@ -190,7 +189,7 @@ class Tidegate(AbstractContextManager["Tidegate"]):
     def status(
         self, model: str | None = None, *, environment: str | None = None, plane: str | None = None
     ) -> "list[PlaneStatus]":
-        """Return which models there are, where, which versions answer, and what they take."""
+        """Return the models, their state, the versions that answer, and their inputs and outputs."""
         from .status import collect, proxies
 
         return collect(proxies(environment, plane), model)

@@ -1,4 +1,4 @@
-"""What a check finds: what is wrong, where, why, and what to do about it."""
+"""Findings of a check: what is wrong, where, why, and the remedy."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from .errors import message
 
 
 class Severity(StrEnum):
-    """How grave a finding is."""
+    """The severity of a finding."""
 
-    ERROR = "error"  # Triton refuses the model, or hangs over it
-    WARNING = "warning"  # Triton takes it, but ignores something, or does other than what seems to be meant
-    ADVISORY = "advisory"  # Triton takes it; what could not be checked, and what the platform does about it
+    ERROR = "error"  # Triton refuses the model, or hangs
+    WARNING = "warning"  # Triton accepts it, but ignores something or does something unexpected
+    ADVISORY = "advisory"  # Triton accepts it. The check could not verify something, or the platform changes something.
 
 
 class ServerHas(TypedDict, total=False):
-    """What the server has that an entry is checked for; None, or left out, where that is open."""
+    """Features of the server that an entry is checked against. None or a missing key: unknown."""
 
     backends: Collection[str] | None
     gpus: int | None  # how many each of its replicas has
@@ -27,16 +27,16 @@ class ServerHas(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was found."""
+    """One finding."""
 
     severity: Severity
     what: str
-    where: str  # a file below the entry, with the line where there is one: `config.pbtxt:12`
+    where: str  # a file of the entry, with the line if there is one: `config.pbtxt:12`
     why: str = ""
     do: str = ""
 
     def __post_init__(self) -> None:
-        """Make texts printable: names and values in them come from files of unknown origin."""
+        """Make texts printable: names and values in them come from untrusted files."""
         for name in ("what", "where", "why", "do"):
             text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in getattr(self, name))
             object.__setattr__(self, name, text)
@@ -46,7 +46,6 @@ class Finding:
 
     @property
     def text(self) -> str:
-        """The finding as people read it, without the place."""
         return message(f"{self.severity}: {self.what}", self.why, self.do)
 
 
@@ -54,12 +53,12 @@ error, warning, advisory = (partial(Finding, each) for each in Severity)
 
 
 def errors(findings: Iterable[Finding]) -> list[Finding]:
-    """Return only those that are errors."""
+    """Return only the errors."""
     return [finding for finding in findings if finding.severity is Severity.ERROR]
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """Return each once, errors first, then by file and line."""
+    """Return the findings without duplicates, errors first, then by file and line."""
 
     def place(finding: Finding) -> tuple[bool, str, int, str]:
         file, _, line = finding.where.rpartition(":")

@@ -1,7 +1,7 @@
-"""The seam for kinds of inference servers: what an entry is for each of them, and where its versions are published.
+"""The kinds of inference servers.
 
-An entry is a folder that is registered and deployed as one version of a model. All that knows one kind of server by
-name stands in a folder of its name beside this module; a further kind is one such folder and one line in `KINDS`.
+An entry is a directory that is registered and deployed as one version of a model. All code that is specific to one kind
+is in the package of its name. To add a kind, add a package and one line to `KINDS`.
 """
 
 from pathlib import Path
@@ -18,22 +18,22 @@ KINDS: Final[dict[str, ServerKind]] = {TRITON: TritonKind(), "openai": OpenaiKin
 
 
 def kind_of_server(name: str, server: str) -> ServerKind:
-    """Return the kind `name` of a server; raises UsageError, which names the server, where it is not known here."""
+    """Return the kind `name` of a server. Raises UsageError if it is unknown."""
     if name not in KINDS:
-        what, why = f"the server {server} is a {name}, which tidegate cannot publish to", f"it knows {', '.join(KINDS)}"
-        raise UsageError(what, why=why, do="install the client that belongs to the platform")
+        what, why = f"cannot publish to the server {server} of kind {name}", f"known kinds: {', '.join(KINDS)}"
+        raise UsageError(what, why=why, do="install the client of the platform's version")
     return KINDS[name]
 
 
 def kind_of_entry(folder: Path) -> ServerKind:
-    """Return the kind whose entry a folder seems to be; Triton where that cannot be told, which then says more.
+    """Return the kind of an entry, or of the entries in a directory. Triton if no kind recognises it.
 
-    Raises UsageError where there is nothing to tell it by.
+    Raises UsageError if the directory is missing or empty.
     """
     if not folder.is_dir():
-        what = "this is a file" if folder.exists() else "there is no such folder"
+        what = "this is a file" if folder.exists() else "the directory does not exist"
     elif any(folder.iterdir()):
         return next((kind for kind in KINDS.values() if kind.entries_in(folder)), KINDS[TRITON])
     else:
-        what = "this folder is empty"
-    raise UsageError(what, where=folder, do=f"name a folder: {'; or '.join(kind.entry for kind in KINDS.values())}")
+        what = "the directory is empty"
+    raise UsageError(what, where=folder, do=f"name a directory: {', or '.join(kind.entry for kind in KINDS.values())}")

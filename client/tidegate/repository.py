@@ -1,51 +1,51 @@
-"""A model repository, from which inference servers load what is published to it, whatever kind they are."""
+"""A model repository, from which inference servers of any kind load published models."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-READ_LIMIT: Final = 16 << 20  # bytes that `read` returns at most: it is for configurations and labels
+READ_LIMIT: Final = 16 << 20  # bytes that `read` returns at most: for configurations and labels
 
 
 @dataclass(frozen=True, order=True)
 class StoredFile:
-    """One file that lies in the repository."""
+    """One file in the repository."""
 
-    path: str  # below the model's folder
+    path: str  # below the model's directory
     size: int  # bytes
 
 
 @dataclass(frozen=True)
 class Published:
-    """What a published configuration says."""
+    """The content of a published configuration."""
 
-    owner: int | None  # Version whose entry the configuration is of; None where this program did not publish it.
-    served: tuple[int, ...]  # versions that are served; none where the configuration leaves that to the server
-    aliases: dict[str, int]  # of versions that are served: what was withdrawn has none
+    owner: int | None  # The version whose entry the configuration comes from. None if Tidegate did not publish it.
+    served: tuple[int, ...]  # served versions. Empty if the configuration leaves the choice to the server.
+    aliases: dict[str, int]  # of served versions. A withdrawn model has none.
 
 
 class Configs(Protocol):
-    """How a kind of servers is told which versions of a model to serve, and what aliases stand for. Pure."""
+    """How a kind of server learns which versions of a model to serve, and what aliases mean. Pure functions."""
 
-    CONFIG: str  # name of the file that says it
-    NOT_READY: str  # what the servers say of a version that is being loaded, and of one whose load failed
+    CONFIG: str  # name of the configuration file
+    NOT_READY: str  # the servers' error for a version that is loading, or whose load failed
 
     def published_config(
         self, entry_config: str, *, model: str, owner: int, served: Collection[int], aliases: Mapping[str, int]
     ) -> str:
-        """Return the text that has servers serve these versions, of what the entry of `owner` says; or UsageError."""
+        """Return the configuration that serves these versions, based on the entry of `owner`. Raises UsageError."""
 
     def closed_config(self, config: str) -> str:
-        """Return the configuration of a new model whose files are to come: servers load nothing, and report nothing."""
+        """Return the configuration of a new model before its files exist: servers load nothing and report nothing."""
 
     def withdrawn_config(self, config: str) -> str:
-        """Return a configuration with no version, under which servers load nothing, and let go of what they have."""
+        """Return a configuration without versions: servers load nothing, and unload what they have."""
 
     def read_published(self, text: str) -> Published:
-        """Return what a published text says; raises UsageError where it cannot be read."""
+        """Parse a published configuration. Raises UsageError if it cannot be read."""
 
     def config_differences(self, one: str, other: str) -> list[str]:
-        """Return what differs in meaning, a field a line."""
+        """Return the differences in meaning, one field per line."""
 
     def loaded_at_once(self, one: str | None, other: str) -> int:
-        """Return how many versions are loaded at one time, at the most, while one text takes another's place."""
+        """Return the highest number of versions in memory at one time while `other` replaces `one`."""

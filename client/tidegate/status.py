@@ -1,4 +1,4 @@
-"""What is served where, and why not, as proxies find out from servers. Nothing is loaded."""
+"""Collects the state of models from proxies. Loads nothing."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -26,21 +26,20 @@ from .server_kind import ServerKind
 class KnownProxy:
     """The inference proxy of an environment on one data plane."""
 
-    environment: str  # empty where only the proxy's address is known
+    environment: str  # empty if only the proxy's address is known
     plane: str
     url: str
     credential: Credential
-    facts: Plane | None = None  # what the definition says of it, where that is known
+    facts: Plane | None = None  # from environments.json, if known
 
     @cached_property
     def models(self) -> "dict[Key, ModelFacts]":
-        """What the definition says of its models, by server and name."""
         return {} if self.facts is None else {(each.server, each.name): each for each in self.facts.models}
 
     def traffic(self, server: str, model: str, config: Mapping[str, Any]) -> str:
-        """Return what decides which version of a model answers, in words; nothing where that is not known.
+        """Describe which version of a model answers. Empty if unknown.
 
-        `config` is the model's configuration, where it is at hand: it has what an alias stands for.
+        `config` is the model's configuration, if available. It has the aliases' versions.
         """
         if (facts := self.models.get((server, model))) is None:
             return ""
@@ -52,32 +51,32 @@ class KnownProxy:
         return "newest"
 
     def own_name(self, name: str) -> str:
-        """Return the name of the model that calls name so, where that is known; else what was said."""
-        models = sorted(self.models.values(), key=lambda each: each.name != name)  # a name of its own comes first
+        """Return the name of the model that has `name` as a served name, or `name` itself if unknown."""
+        models = sorted(self.models.values(), key=lambda each: each.name != name)  # a model's own name comes first
         return next((each.name for each in models if name in each.names), name)
 
     def kind_of_model(self, model: str) -> ServerKind:
-        """Return the kind of the server that has a model; Triton where that cannot be told."""
+        """Return the kind of the server that serves a model. Triton if unknown."""
         return self.kind_of(next((server for server, name in self.models if name == model), None))
 
     def kind_of(self, server: str | None) -> ServerKind:
-        """Return the kind of a server; Triton where that cannot be told, or is none that is known here."""
+        """Return the kind of a server. Triton if unknown."""
         servers = () if self.facts is None else self.facts.servers
         return KINDS.get(next((each.kind for each in servers if each.name == server), TRITON), KINDS[TRITON])
 
     def client(self, seconds: float, *, waits: bool = True) -> ProxyClient:
-        """Return a client of it, whose calls take so many seconds at most; for `waits` see `ProxyClient`."""
+        """Return a client of the proxy with a timeout in seconds. For `waits` see `ProxyClient`."""
         return ProxyClient(self.url, self.credential, seconds=seconds, waits=waits)
 
 
 def proxies(name: str | None = None, plane: str | None = None, url: str | None = None) -> list[KnownProxy]:
-    """Return the proxy at `url`; or those of an environment; or, with neither, of every environment that is known.
+    """Return the proxy at `url`, or those of an environment, or those of all known environments.
 
     Raises UsageError, NotFoundError.
     """
     if url is not None:
         if name is not None or plane is not None:
-            raise UsageError("the proxy's address says where: leave the environment and the data plane out")
+            raise UsageError("an environment or data plane cannot be combined with a proxy's address: remove one")
         return [KnownProxy("", "", proxy_url(url), find_credential())]
     if name is None and plane is None and ENVIRONMENTS not in os.environ and os.environ.get(VARIABLE):
         return proxies(url=os.environ[VARIABLE])
@@ -92,17 +91,16 @@ def proxies(name: str | None = None, plane: str | None = None, url: str | None =
     ]
     if not found:
         planes = sorted({at.name for each in wanted for at in each.planes})
-        what = "the environment lives nowhere" if plane is None else f"there is no data plane {plane!r}"
+        what = "the environment has no data plane" if plane is None else f"there is no data plane {plane!r}"
         raise NotFoundError(what, do="" if plane is None else nearest_of(plane, planes, "data planes"))
     return found
 
 
 def proxy_of(model: str, name: str | None = None, plane: str | None = None, url: str | None = None) -> KnownProxy:
-    """Return the one proxy at which a model is called.
+    """Return the proxy to call a model at.
 
-    Without a word of where, it is the one that DOMINO_INFERENCE_PROXY names, as of a model endpoint; else the first
-    data plane of the environment that has the model, if no other environment has it too. Raises UsageError,
-    NotFoundError.
+    Without a name, plane or URL, it is the one of DOMINO_INFERENCE_PROXY. If that is unset, it is the first data plane
+    that has the model, provided that only one environment has it. Raises UsageError, NotFoundError.
     """
     if name is None and plane is None and url is None:
         url = os.environ.get(VARIABLE) or None
@@ -113,10 +111,10 @@ def proxy_of(model: str, name: str | None = None, plane: str | None = None, url:
     having = [each for name, each in pairs if name == model]
     if not having:
         do = nearest_of(model, sorted({name for name, _ in pairs}), "models")
-        raise NotFoundError(f"no environment that was asked has the model {model!r}", do=do)
+        raise NotFoundError(f"no environment has the model {model!r}", do=do)
     if len(environments := dict.fromkeys(each.environment for each in having)) > 1:
         what = f"the model {model} is in {', '.join(environments)}"
-        raise UsageError(what, do=f"say which with --environment, or set {VARIABLE}")
+        raise UsageError(what, do=f"pass --environment, or set {VARIABLE}")
     return having[0]
 
 
@@ -125,79 +123,79 @@ Key = tuple[str, str]  # server and model
 
 
 class ModelStatus(VisibleModel):
-    """One model as its proxy tells it; what it takes and gives stands of one that you name, and that is in memory."""
+    """The state of one model. `inputs` and `outputs` are set only for a named model that is in memory."""
 
-    traffic: str  # what decides which version answers: `90 % 1, 10 % 2`, `champion → 3`, `newest`
-    named: tuple[int, ...] = ()  # versions that the definition names
-    missing: tuple[int, ...] = ()  # those of them that no replica has; none of one that is cold
+    traffic: str  # which version answers: `90 % 1, 10 % 2`, `champion → 3`, `newest`
+    named: tuple[int, ...] = ()  # versions in the definition
+    missing: tuple[int, ...] = ()  # those of them that no replica has. Empty for a cold model.
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
-    max_batch: int | None = None  # rows that a request may have; 0: it takes no batches
+    max_batch: int | None = None  # rows per request. 0: the model takes no batches.
 
 
 class AskedPlane(Message):
-    """One environment on one data plane, as its proxy was asked about it."""
+    """One environment on one data plane, with the error of its proxy, if any."""
 
     environment: str
     plane: str
     proxy: str
-    error: str = ""  # why nothing could be learned
-    exit_code: int = 0  # with which `tidegate` ends for that
+    error: str = ""  # why its state is unknown
+    exit_code: int = 0  # of `tidegate`, for this error
 
     @property
     def at(self) -> str:
-        """The environment and the data plane in words; the proxy's address where neither is known."""
+        """The environment and the data plane, or the proxy's address if neither is known."""
         return f"{self.environment} on {self.plane}" if self.plane else self.environment or self.proxy
 
 
 class PlaneOverview(AskedPlane):
-    """Its models and slices, as the proxy tells them, and nothing asked beside."""
+    """The models and slices of a data plane."""
 
     models: tuple[VisibleModel, ...] = ()
     slices: tuple[SliceRoom, ...] = ()
 
 
 class PlaneStatus(AskedPlane):
-    """Its models, with what decides which version answers, and what they take."""
+    """The models of a data plane, with their traffic, inputs and outputs."""
 
-    caller: str = ""  # the name by which the proxy knows the caller
+    caller: str = ""  # the caller's name at the proxy
     models: tuple[ModelStatus, ...] = ()
 
 
 Found = TypeVar("Found", PlaneOverview, PlaneStatus)
-Question = Callable[[KnownProxy, ProxyClient], dict[str, Any]]
+Query = Callable[[KnownProxy, ProxyClient], dict[str, Any]]
 
 
-def _ask_each(
-    asked: Sequence[KnownProxy], seconds: float, kind: type[Found], model: str | None, question: Question
+def _query_each(
+    known: Sequence[KnownProxy], seconds: float, kind: type[Found], model: str | None, query: Query
 ) -> list[Found]:
-    """Ask all proxies at the same time; one that gives no answer in so many seconds says why, and hides no other.
+    """Query all proxies in parallel. If one fails or times out, its result has the error.
 
-    `question` returns fields of `kind`. Where a model is named, those that do not have it are left out; raises
-    NotFoundError where there are no others.
+    `query` returns fields of `kind`. If `model` is set, results without that model are left out. Raises NotFoundError
+    if no result is left.
     """
     if model is not None:
-        served_name(model)  # Refuses what is no name, once for all of them.
+        served_name(model)  # raises UsageError for an invalid name
 
     def one(proxy: KnownProxy) -> Found:
         about: dict[str, Any] = {"environment": proxy.environment, "plane": proxy.plane, "proxy": proxy.url}
         try:
             with proxy.client(seconds, waits=False) as client:
-                about |= question(proxy, client)
+                about |= query(proxy, client)
         except TidegateError as error:
             about |= {"error": str(error), "exit_code": error.exit_code}
         return kind(**about)
 
-    found = in_parallel(one, asked)
+    found = in_parallel(one, known)
     if model is None:
         return found
     if not (having := [each for each in found if each.models or each.error]):
-        raise NotFoundError(f"there is no model {model!r}", do="`tidegate status` shows all that you may see")
+        raise NotFoundError(f"there is no model {model!r}", do="run `tidegate status` to see all that you can access")
     return having
 
 
 def _whereabouts(client: ProxyClient, model: str | None) -> Whereabouts:
-    """Ask where models are; where the one that is named is not there, there are none."""
+    """Return where models are. Empty if the named model is not there."""
     try:
         return client.whereabouts(model)
     except NotFoundError:
@@ -207,25 +205,27 @@ def _whereabouts(client: ProxyClient, model: str | None) -> Whereabouts:
 
 
 def overview(
-    asked: Sequence[KnownProxy], seconds: float = ANSWER_SECONDS, model: str | None = None
+    known: Sequence[KnownProxy], seconds: float = ANSWER_SECONDS, model: str | None = None
 ) -> list[PlaneOverview]:
-    """Return what sits where, or where one model is, with one question to each proxy; one that gives no answer in so
-    many seconds, or cannot be asked, says why. Raises NotFoundError where no proxy has the model."""
+    """Return the models and slices of each proxy, or one model, with one request to each.
 
-    def question(proxy: KnownProxy, client: ProxyClient) -> dict[str, Any]:
+    The result of a proxy that fails or times out has its error. Raises NotFoundError if no proxy has the model.
+    """
+
+    def query(proxy: KnownProxy, client: ProxyClient) -> dict[str, Any]:
         found = _whereabouts(client, model)
         environment = proxy.environment or found.environment
         return {"environment": environment, "models": found.models, "slices": found.slices}
 
-    return _ask_each(asked, seconds, PlaneOverview, model, question)
+    return _query_each(known, seconds, PlaneOverview, model, query)
 
 
-def collect(asked: Sequence[KnownProxy], model: str | None = None) -> list[PlaneStatus]:
-    """Return the status of each, asked at the same time; one that cannot be asked says why and hides no other.
+def collect(known: Sequence[KnownProxy], model: str | None = None) -> list[PlaneStatus]:
+    """Return the status of each data plane, queried in parallel. If a proxy fails, its result has the error.
 
-    Raises NotFoundError where a model is named that none of those that answered has.
+    Raises NotFoundError if none of the reachable proxies has the named model.
     """
-    return _ask_each(asked, ANSWER_SECONDS, PlaneStatus, model, lambda proxy, client: _status(proxy, client, model))
+    return _query_each(known, ANSWER_SECONDS, PlaneStatus, model, lambda proxy, client: _status(proxy, client, model))
 
 
 def _status(proxy: KnownProxy, client: ProxyClient, model: str | None) -> dict[str, Any]:
@@ -241,16 +241,16 @@ def _status(proxy: KnownProxy, client: ProxyClient, model: str | None) -> dict[s
 
 
 def _model(proxy: KnownProxy, client: ProxyClient, at: VisibleModel, *, is_named: bool) -> ModelStatus:
-    """Return the state of a model as the proxy gives it, and what it takes; `is_named`: the caller named this one."""
+    """Return the state of a model with its signature. `is_named`: the user named this model."""
     facts, config = proxy.models.get((at.server, at.model)), dict[str, Any]()
-    # The question counts as use, and loads a model that went meanwhile: it is put where its answer is shown.
+    # This request counts as use and would load a model that was evicted meanwhile, so it is sent only if needed.
     if at.state == "resident" and (is_named or (facts is not None and facts.alias is not None)):
         with suppress(TidegateError):
             config = client.config(at.model, server=at.server)
     signature = signature_of(config)
     named = set() if facts is None else {share.version for share in facts.versions}
     there = {version for place in at.places for version in place.versions}
-    is_cold = at.loading == "on-demand" and not there  # It is loaded when it is called: until then nothing is missing.
+    is_cold = at.loading == "on-demand" and not there  # The next call loads it: until then no version is missing.
     return ModelStatus(
         **dict(at),
         traffic=proxy.traffic(at.server, at.model, config),

@@ -15,7 +15,7 @@ from tidegate_service.exposition import Samples, family
 from .config import LiveConfig
 from .shared_state import SharedState
 from .telemetry.meter import Meter, pieces
-from .upstream.load_watch import MOST_TOLD
+from .upstream.load_watch import MOST_REPORTED
 
 PAUSE_SECONDS = 0.0005  # Between two pieces of the metrics.
 
@@ -92,7 +92,7 @@ class MeterCollector(Collector):
         watches = [((*key, at.name), watch) for key, pool in pools.items() for at, watch in list(pool.watches.items())]
         yield _family("index_seen", ((at, int(watch.seen)) for at, watch in watches))
         yield _family("load_failures", ((at, len(watch.failed)) for at, watch in watches))
-        shown = [(at, each) for at, watch in watches for each in list(watch.failed.items())[:MOST_TOLD]]
+        shown = [(at, each) for at, watch in watches for each in list(watch.failed.items())[:MOST_REPORTED]]
         since = (((*at, *key), failure.since) for at, (key, failure) in shown)
         yield _family("load_failed_timestamp_seconds", since)
 

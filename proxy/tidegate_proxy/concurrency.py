@@ -123,7 +123,6 @@ class ConcurrencyLimiter:
         return True
 
     def cancel(self, waiter: Waiter, model: InFlightCount, caller: InFlightCount) -> None:
-        """Remove a call from the queue."""
         queue = self._queues[model, caller]
         queue.remove(waiter)
         self.waiting -= 1
@@ -173,7 +172,6 @@ class RoundRobin:
         self._goes_on = False
 
     def add(self, whose: object, step: Callable[[], None]) -> None:
-        """Queue a step for its owner's turn."""
         self._steps.setdefault(whose, deque()).append(step)
         if not self._goes_on:
             self._goes_on = True

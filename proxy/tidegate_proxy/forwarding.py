@@ -87,7 +87,6 @@ class Forwarding:
         """Keep an unused new connection."""
 
     def send(self, replica: Replica, connection: Any) -> None:
-        """Send the call to a replica over a connection."""
         raise NotImplementedError
 
     # --- the steps
@@ -223,7 +222,6 @@ class Forwarding:
         self._waits, self._has_slot = False, True
 
     def release_slot(self) -> None:
-        """Give the slot back, if there is one."""
         if self._has_slot:
             self._has_slot = False
             if self.is_cut:
@@ -298,7 +296,6 @@ class Forwarding:
         return self.next_replica(replica)
 
     def leave_replica(self, now: float) -> None:
-        """Stop counting the call as in flight at its replica."""
         if self.replica is not None:
             self.replica.in_flight -= 1
             self.replica = None

@@ -66,7 +66,6 @@ class AccountedConnection(asyncio.BufferedProtocol):
         return self.holds(0)
 
     def leave(self) -> None:
-        """Give all its memory back."""
         self.memory.strangers.connections.pop(self, None)
         self.booking.end()
 
@@ -103,7 +102,6 @@ class AccountedConnection(asyncio.BufferedProtocol):
 
     @property
     def host(self) -> str:
-        """The address of the caller."""
         return str((self.transport.get_extra_info("peername") or ("",))[0])
 
     @property
@@ -116,11 +114,9 @@ class AccountedConnection(asyncio.BufferedProtocol):
         """Read from the caller, unless it `is_bulk` or something else prevents it. Protocols override this."""
 
     def get_buffer(self, _sizehint: int) -> memoryview:
-        """Return a buffer to read into."""
         return self.room.first if self.is_unknown and self._is_new else self.room.whole
 
     def buffer_updated(self, size: int) -> None:
-        """Take the bytes that were read."""
         self.came += size
         self.data_received(self.room.map[:size])
 

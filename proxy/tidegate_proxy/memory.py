@@ -1,7 +1,7 @@
 """The memory that callers can make the proxy hold: one limit in bytes, a share of the memory of the process.
 
-Data that passes through at once does not count. Data counts while it waits: connections, heads of undecided calls,
-incomplete bodies, bodies that wait for a replica, decompressed bodies, and responses that callers do not read.
+Data that passes through at once does not count. Data that waits counts: connections, heads of undecided calls, bodies
+(incomplete, decompressed or waiting for a replica), and responses that callers do not read.
 
 One part is for unauthenticated callers, counted by connection. One connection has at most an eighth of it. If the part
 is full, the proxy closes the connection that has been unauthenticated for longest. A caller that authenticates stays.

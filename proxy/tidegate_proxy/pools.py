@@ -115,7 +115,6 @@ class Pool:
         self._checking: dict[Replica, asyncio.Task[None]] = {}
 
     def start(self) -> None:
-        """Start to look replicas up."""
         if self.leases is not None:
             self.leases.start()
         self._task = asyncio.get_running_loop().create_task(self._follow())

@@ -64,7 +64,6 @@ class Problem(Exception):
         return self.reason or self.type.word
 
     def body(self, request_id: str) -> bytes:
-        """Return the JSON of RFC 9457."""
         problem: dict[str, Any] = {
             "type": TYPE_ROOT + self.type.word,
             "title": self.type.title,

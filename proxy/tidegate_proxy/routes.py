@@ -279,6 +279,5 @@ class Routes:
         return () if route is None else (route,)
 
     def of_server(self, server: str | None) -> Sequence[Route]:
-        """Return every route of a server, or of all servers."""
 
         return [each for (at, name), each in self._by_server.items() if server in (None, at) and name == each.name]

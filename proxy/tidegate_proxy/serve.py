@@ -104,7 +104,6 @@ class Proxy:
         listener.close()
 
     async def run_until_stopped(self) -> None:
-        """Serve until SIGTERM or SIGINT, then stop gracefully."""
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

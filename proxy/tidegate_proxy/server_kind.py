@@ -56,7 +56,6 @@ class ServerKind:
         raise NotImplementedError
 
     def config_path(self, model: str) -> bytes:
-        """Return the path of a model's configuration at a replica."""
         raise NotImplementedError
 
     def alias(self, _config: bytes, _alias: str) -> tuple[str, str]:

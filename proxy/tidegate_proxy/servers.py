@@ -121,7 +121,7 @@ class ServerQueries:
     def not_loaded(self, server: str) -> list[str]:
         """Return a line for each version that a replica of a server could not load, as far as known."""
         pools = self._config.routes.pools_of.get(server, [])
-        return [line for pool in pools for watch in list(pool.watches.values()) for line in watch.told()]
+        return [line for pool in pools for watch in list(pool.watches.values()) for line in watch.failure_lines()]
 
     async def metadata(self, credential: bytes, server: str | None) -> Answer:
         """Return the metadata of a server, or without a name of the first that the caller can see."""

@@ -25,7 +25,6 @@ class SharedTasks(Generic[Key, Result]):
 
     @property
     def under_way(self) -> KeysView[Key]:
-        """The keys of the tasks in progress."""
         return self._under_way.keys()
 
     async def join(self, key: Key, start: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
@@ -54,7 +53,6 @@ class SharedTasks(Generic[Key, Result]):
             self._end(key, work.task)
 
     async def close(self) -> None:
-        """Cancel all tasks in progress."""
         tasks = [work.task for work in self._under_way.values()]
         for task in tasks:
             task.cancel()

@@ -48,15 +48,12 @@ class _Records(asyncio.BufferedProtocol):
             self._tls.buffer_updated(size)
 
     def eof_received(self) -> bool | None:
-        """Pass it on."""
         return self._tls.eof_received()
 
     def pause_writing(self) -> None:
-        """Pass it on."""
         self._tls.pause_writing()
 
     def resume_writing(self) -> None:
-        """Pass it on."""
         self._tls.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -103,7 +100,6 @@ class TlsHandshake(AccountedConnection):
             self._inner.connection_lost(exc)
 
     def evict(self) -> None:
-        """Close the connection, because its memory is needed."""
         super().evict()
         self.transport.abort()
 

@@ -34,7 +34,6 @@ class JsonLines(logging.Formatter):
     `tidegate_contracts.log_fields` lists them."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a record as one line of JSON, with an exception's traceback."""
         fields: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),

@@ -1,8 +1,8 @@
-"""A clock in the place of the module `time`, for code that does nothing but wait."""
+"""A replacement of the module `time` for code that only waits."""
 
 
 class Clock:
-    """Time that goes on when it is slept through, or told to."""
+    """Time that advances when it is slept through, or set."""
 
     def __init__(self) -> None:
         self.now = 1000.0

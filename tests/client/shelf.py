@@ -1,4 +1,4 @@
-"""Artifacts that are a dictionary."""
+"""Artifacts in a dictionary."""
 
 from hashlib import sha256
 from pathlib import Path
@@ -7,7 +7,7 @@ from tidegate.registry.artifacts import Artifacts
 
 
 class Shelf(Artifacts):
-    """Artifacts by their paths."""
+    """Artifacts by path."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
         self.where = "a shelf"

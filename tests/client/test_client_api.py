@@ -1,4 +1,4 @@
-"""`from tidegate import Tidegate`: one object whose methods are the commands; and one rule for names."""
+"""`from tidegate import Tidegate`: its methods are the commands. One rule for names."""
 
 import inspect
 import os
@@ -21,10 +21,10 @@ from tests.client.triton.entries.files import FILES
 
 ROOT = Path(__file__).resolve().parents[2]
 ELSEWHERE = {"rollback": "roll_back", "top": None, "export": None}
-"""Commands whose method has another name, or that are for people only."""
+"""Commands whose method has another name, or that have none."""
 
 
-def test_every_command_is_a_method_that_says_what_it_does() -> None:
+def test_every_command_is_a_method_with_a_docstring() -> None:
     for command in app.registered_commands:
         assert command.callback is not None
         name = ELSEWHERE.get(command.callback.__name__, command.callback.__name__)
@@ -33,7 +33,7 @@ def test_every_command_is_a_method_that_says_what_it_does() -> None:
 
 def test_importing_it_waits_for_nothing_that_it_needs_later() -> None:
     heavy = {"mlflow", "grpc", "pydantic", "numpy", "rich", "typer", "urllib3"}
-    program = f"import sys; from tidegate import Tidegate; Tidegate(); print(sorted({heavy} & set(sys.modules)))"
+    program = f"import sys\nfrom tidegate import Tidegate\nTidegate()\nprint(sorted({heavy} & set(sys.modules)))"
     paths = os.pathsep.join([str(ROOT / "client"), str(ROOT / "contracts")])
     done = subprocess.run(
         [sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True,
@@ -42,7 +42,7 @@ def test_importing_it_waits_for_nothing_that_it_needs_later() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_what_is_not_said_is_an_error_as_the_command_prints_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_setting_is_the_error_that_the_command_prints(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TIDEGATE_ENVIRONMENTS", raising=False)
     monkeypatch.delenv("DOMINO_INFERENCE_PROXY", raising=False)
     with Tidegate() as tidegate:
@@ -55,7 +55,7 @@ def test_what_is_not_said_is_an_error_as_the_command_prints_it(monkeypatch: pyte
 def test_a_name_that_is_none_is_refused_everywhere(tmp_path: Path, name: str) -> None:
     entry: Callable[[str], object] = lambda name: new_entry(name, FILES / "double.py", tmp_path, Options())  # noqa: E731
     for take in (entry, checked_name, checked_model, lambda name: model_path(None, name)):
-        with pytest.raises(UsageError, match="not more than 127"):
+        with pytest.raises(UsageError, match="use 1 to 127"):
             take(name)
 
 

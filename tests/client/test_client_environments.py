@@ -27,11 +27,11 @@ def _environment(name: str, volume: str, dataset_id: str | None = None) -> Envir
 KNOWN = Environments(environments=(_environment("dev", "v1"), _environment("prod", "v2")))
 
 
-def _folder(environment: str, said: Mounts, known: Environments = KNOWN) -> Path:
+def _folder(environment: str, message: Mounts, known: Environments = KNOWN) -> Path:
     (plane,) = environments.environment(environment, known).planes
     location = plane.servers[0].location
     assert isinstance(location, DatasetLocation)
-    return environments.folder_of(location, environment, plane.name, known, said)
+    return environments.folder_of(location, environment, plane.name, known, message)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_environments_are_read_from_the_file_that_is_named(tmp_path: Path, monke
         ('{"version": 2, "environments": []}', "version"),
         ('{"version": 1, "environments": [{"name": "dev", "planes": [], "color": "red"}]}', "environments.0.color"),
         (None, "No such file"),
-        ("a pipe", "is no file"),
+        ("a pipe", "not a file"),
     ],
 )
 def test_a_strange_file_is_named_with_the_place(
@@ -63,22 +63,22 @@ def test_a_strange_file_is_named_with_the_place(
 ) -> None:
     file = tmp_path / "environments.json"
     if text == "a pipe":
-        os.mkfifo(file)  # which is not waited for
+        os.mkfifo(file)  # reading it would block
     elif text is not None:
         file.write_text(text)
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as caught:
         environments.load(file)
-    assert str(told.value).startswith(f"{file}: ")
-    assert why in str(told.value)
+    assert str(caught.value).startswith(f"{file}: ")
+    assert why in str(caught.value)
     monkeypatch.setenv("TIDEGATE_ENVIRONMENTS", " ")
     with pytest.raises(UsageError, match=r"TIDEGATE_ENVIRONMENTS is not set\n.*tidegate environments"):
         environments.load()
 
 
-def test_a_misspelt_environment_or_model_is_told_with_the_nearest_one_or_the_line_that_is_missing() -> None:
+def test_a_misspelt_environment_or_model_is_reported_with_the_nearest_one_or_the_missing_line() -> None:
     with pytest.raises(NotFoundError, match="did you mean prod"):
         environments.environment("prd", KNOWN)
-    with pytest.raises(NotFoundError, match="there are the environments dev, prod"):
+    with pytest.raises(NotFoundError, match="the environments are dev, prod"):
         environments.environment("x", KNOWN)
     of = environments.environment("dev", KNOWN)
     with pytest.raises(NotFoundError, match="did you mean fraud-score"):
@@ -88,36 +88,36 @@ def test_a_misspelt_environment_or_model_is_told_with_the_nearest_one_or_the_lin
 
 
 def test_the_most_exact_name_of_a_dataset_wins(mounted: Path) -> None:
-    said = Mounts({"models": mounted / "dev", "prod/models": Path("/none"), "prod/east/models": mounted / "prod"})
-    assert _folder("prod", said) == mounted / "prod" / "preload"
-    assert _folder("dev", said) == mounted / "dev" / "preload"
+    message = Mounts({"models": mounted / "dev", "prod/models": Path("/none"), "prod/east/models": mounted / "prod"})
+    assert _folder("prod", message) == mounted / "prod" / "preload"
+    assert _folder("dev", message) == mounted / "dev" / "preload"
 
 
 def test_a_name_that_would_stand_for_two_volumes_is_refused_lest_prods_lands_in_dev(mounted: Path) -> None:
-    said = Mounts(datasets={"models": mounted / "dev"})
+    message = Mounts(datasets={"models": mounted / "dev"})
     with pytest.raises(UsageError, match="one volume here and another in dev on east"):
-        _folder("prod", said)
+        _folder("prod", message)
     same = Environments(environments=(_environment("dev", "v1"), _environment("prod", "v1")))
-    assert _folder("prod", said, same) == mounted / "dev" / "preload"
+    assert _folder("prod", message, same) == mounted / "dev" / "preload"
 
 
 def test_what_was_tried_is_named_where_a_dataset_is_not_mounted(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"names none of dev/east/models, dev/models, models\n.*=/path"):
+    with pytest.raises(UsageError, match=r"has none of dev/east/models, dev/models, models\n.*=/path"):
         _folder("dev", Mounts())
     with pytest.raises(UsageError, match="there is no /nowhere"):
         _folder("dev", Mounts(datasets={"dev/models": Path("/nowhere")}))
-    with pytest.raises(UsageError, match="has no folder preload"):
+    with pytest.raises(UsageError, match="has no directory preload"):
         _folder("dev", Mounts(datasets={"dev/models": tmp_path}))
-    with pytest.raises(UsageError, match="this is no run of Domino's"):
+    with pytest.raises(UsageError, match="this is not a Domino run"):
         _folder("dev", Mounts(), Environments(environments=(_environment("dev", "v1", "64a1"),)))
     location = DatasetLocation(dataset="models", path="../prod/preload", volume="v1")
-    with pytest.raises(UsageError, match="leaves it"):
+    with pytest.raises(UsageError, match="leads out of"):
         environments.folder_of(location, "dev", "east", KNOWN, Mounts(datasets={"models": tmp_path}))
 
 
 @contextmanager
 def _domino(answers: dict[str, tuple[int, str]]) -> Iterator[str]:
-    """Speak Domino's dataset API, as facts about it say; the real one is a whole platform."""
+    """A fake of Domino's dataset API. The real one is a whole platform."""
 
     def behave(caller: Caller) -> None:
         status, body = answers.get(caller.request.path, (404, "{}"))
@@ -134,30 +134,30 @@ def test_domino_names_a_dataset_by_its_id(mounted: Path, monkeypatch: pytest.Mon
     with _domino({"/v4/datasetrw/datasets/64a1": (200, json.dumps({"id": "64a1", "name": NAME}))}) as api:
         assert _folder("dev", Mounts(domino_api=api), known) == mounted / NAME / "preload"
         monkeypatch.setattr(environments, "DOMINO_ROOTS", ("/nowhere",))
-        with pytest.raises(UsageError, match=f"there is no /nowhere/{NAME} .in Domino it is called {NAME}."):
+        with pytest.raises(UsageError, match=f"there is no /nowhere/{NAME} .its name in Domino is {NAME}."):
             _folder("dev", Mounts(domino_api=api), known)
 
 
 @pytest.mark.parametrize("body", ["{}", "[]", "no json", '{"name": "../prod"}', '{"name": ""}', '{"name": 7}'])
-def test_a_domino_that_tells_no_name_is_told_with_its_address(body: str) -> None:
+def test_a_domino_without_a_name_is_reported_with_its_address(body: str) -> None:
     known = Environments(environments=(_environment("dev", "v1", "64a1"),))
     with _domino({"/v4/datasetrw/datasets/64a1": (200, body)}) as api:
-        with pytest.raises(UnreachableError) as told:
+        with pytest.raises(UnreachableError) as caught:
             _folder("dev", Mounts(domino_api=api), known)
-        assert str(told.value).startswith(f"{api}/v4/datasetrw/datasets/64a1: ")
+        assert str(caught.value).startswith(f"{api}/v4/datasetrw/datasets/64a1: ")
     with _domino({}) as api, pytest.raises(UnreachableError, match="HTTP 404"):
         _folder("dev", Mounts(domino_api=api), known)
 
 
 def test_datasets_have_their_folders_by_name_and_by_environment_and_nothing_is_guessed() -> None:
     assert mounts({DATASETS: "", "DOMINO_API_PROXY": ""}) == Mounts()
-    said = mounts({DATASETS: "models=/mnt/models, prod/models = /mnt/prod,", "DOMINO_API_PROXY": "http://d/"})
-    assert said == Mounts({"models": Path("/mnt/models"), "prod/models": Path("/mnt/prod")}, "http://d")
+    message = mounts({DATASETS: "models=/mnt/models, prod/models = /mnt/prod,", "DOMINO_API_PROXY": "http://d/"})
+    assert message == Mounts({"models": Path("/mnt/models"), "prod/models": Path("/mnt/prod")}, "http://d")
 
 
 @pytest.mark.parametrize(
     "text", ["models", "models=", "=/mnt", "models=mnt/models", "models=/a,models=/b", "models=~nobody-of-that-name/x"]
 )
-def test_strange_datasets_are_told_with_their_variable(text: str) -> None:
+def test_invalid_datasets_are_reported_with_their_variable(text: str) -> None:
     with pytest.raises(UsageError, match=r"^TIDEGATE_DATASETS: "):
         mounts({DATASETS: text})

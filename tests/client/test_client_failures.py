@@ -1,4 +1,4 @@
-"""What libraries say becomes what people can act on, and never has a secret in it."""
+"""Errors of libraries become messages with a remedy and without secrets."""
 
 import base64
 import errno
@@ -38,9 +38,9 @@ def test_no_value_of_a_secret_variable_is_shown(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "t0ken-value")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "aws/secret")
     monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", "/var/run/token")
-    said = scrubbed("Bearer t0ken-value was refused, and aws/secret too;\n look at /var/run/token" + "x" * 999)
-    assert said.startswith("Bearer *** was refused, and *** too; look at /var/run/token")
-    assert len(said) < 420
+    message = scrubbed("Bearer t0ken-value was refused, and aws/secret too.\n Look at /var/run/token" + "x" * 999)
+    assert message.startswith("Bearer *** was refused, and *** too. Look at /var/run/token")
+    assert len(message) < 420
 
 
 @pytest.mark.parametrize("token", ["PWsecret99\n", "PWsecret99\nPWother88", "PW'secret\"99", "PW secret/99+"])
@@ -49,15 +49,15 @@ def test_no_secret_is_shown_in_another_form(monkeypatch: pytest.MonkeyPatch, tok
     monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", token)
     basic = base64.b64encode(f"anna:{token}".encode()).decode()
     header = f"Invalid leading whitespace in header value: {f'Bearer {token}'!r}"
-    for said in (header, f"/{quote(token)}/", f"Basic {basic}", *token.splitlines()):
-        shown = scrubbed(said)
+    for message in (header, f"/{quote(token)}/", f"Basic {basic}", *token.splitlines()):
+        shown = scrubbed(message)
         assert "***" in shown
         assert not any(word in shown for word in ("secret", "other", basic))
 
 
 def test_a_query_is_not_shown_where_the_host_is_not_either() -> None:
-    said = "Max retries exceeded with url: /?token=PWsecret/api/2.0/mlflow (Caused by it)"
-    assert scrubbed(said) == "Max retries exceeded with url: / (Caused by it)"
+    message = "Max retries exceeded with url: /?token=PWsecret/api/2.0/mlflow (Caused by it)"
+    assert scrubbed(message) == "Max retries exceeded with url: / (Caused by it)"
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_status_is_the_error_that_people_know(status: int, error: type[errors.
         ("PERMISSION_DENIED", errors.RefusedError),
         ("UNAUTHENTICATED", errors.RefusedError),
         ("INVALID_PARAMETER_VALUE", errors.UsageError),
-        ("INTERNAL_ERROR", errors.UnreachableError),  # what it is without a code
+        ("INTERNAL_ERROR", errors.UnreachableError),  # the default without a code
     ],
 )
 def test_what_mlflow_raises_is_translated(code: str, error: type[errors.TidegateError]) -> None:
@@ -111,23 +111,24 @@ def test_our_own_errors_pass_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "plain"),
+    ("message", "plain"),
     [
         ("HTTPConnectionPool(host='127.0.0.1', port=1): Max retries exceeded with url: /api/2.0/mlflow (Caused by "
          "NewConnectionError('<urllib3.connection.HTTPConnection object at 0x7f>: Failed to establish a connection: "
-         "[Errno 111] Connection refused'))", "nothing listens there"),
+         "[Errno 111] Connection refused'))", "no server listens there"),
         ("Max retries exceeded (Caused by NameResolutionError(\"<urllib3 object at 0x7f>: Failed to resolve 'x'\"))",
-         "there is no host of this name"),
-        ("Read timed out. (read timeout=5)", "it does not answer in time"),
-        ("('Connection aborted.', RemoteDisconnected('Remote end closed connection'))", "the connection was cut"),
+         "the host name cannot be resolved"),
+        ("Read timed out. (read timeout=5)", "timed out"),
+        ("('Connection aborted.', RemoteDisconnected('Remote end closed connection'))",
+         "the connection was interrupted"),
         ("SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed'))",
-         "its certificate is not believed"),
+         "its certificate is not trusted"),
     ],
     ids=["refused", "name", "time", "cut", "certificate"],
 )  # fmt: skip
-def test_why_something_cannot_be_reached_is_said_in_plain_words(said: str, plain: str) -> None:
+def test_reasons_of_failed_connections_are_in_plain_words(message: str, plain: str) -> None:
     with pytest.raises(errors.UnreachableError) as caught, translated("it cannot be read", "there"):
-        raise ConnectionError(said)
+        raise ConnectionError(message)
     assert plain in caught.value.why
     assert "object at" not in str(caught.value)
 
@@ -140,16 +141,16 @@ WHERE = "/mnt/models"
     [
         *((number, errors.UnfinishedError, "tidegate prune") for number in (errno.ENOSPC, errno.EDQUOT)),
         *((number, errors.UnreachableError, "run the same") for number in (errno.ESTALE, errno.EIO, errno.ETIMEDOUT)),
-        *((number, errors.RefusedError, "ask whoever owns") for number in (errno.EACCES, errno.EROFS)),
-        (errno.EXDEV, errors.RefusedError, "a folder of its own"),
+        *((number, errors.RefusedError, "the owner of the volume") for number in (errno.EACCES, errno.EROFS)),
+        (errno.EXDEV, errors.RefusedError, "a subdirectory of the dataset"),
     ],
     ids=lambda value: errno.errorcode[value] if isinstance(value, int) else "",
 )
-def test_errors_of_files_say_where_why_and_what_to_do(number: int, kind: type[errors.TidegateError], do: str) -> None:
-    with pytest.raises(kind, match=do) as told, explained(WHERE):
+def test_errors_of_files_have_where_why_and_a_remedy(number: int, kind: type[errors.TidegateError], do: str) -> None:
+    with pytest.raises(kind, match=do) as error, explained(WHERE):
         raise OSError(number, os.strerror(number), "m/1/model.py")
-    assert str(told.value).startswith(f"{WHERE}: ")
-    assert f"{os.strerror(number)} (m/1/model.py)" in str(told.value)
+    assert str(error.value).startswith(f"{WHERE}: ")
+    assert f"{os.strerror(number)} (m/1/model.py)" in str(error.value)
 
 
 EXPIRED = """Generic S3 error: Error performing GET http://minio/models in 3ms - Server returned non-2xx status code: \
@@ -158,10 +159,10 @@ EXPIRED = """Generic S3 error: Error performing GET http://minio/models in 3ms -
 
 
 def test_of_what_an_s3_answers_only_its_code_and_message_are_shown() -> None:
-    told = of_store(Exception(EXPIRED), "s3://models/prod")
-    assert isinstance(told, errors.RefusedError)
-    assert (told.why, told.do[:21]) == ("ExpiredToken: The provided token has expired.", "renew the credentials")
-    assert not any(secret in str(told) for secret in ("FwoGZXIvYXdzEA", "AWS4-HMAC"))
+    error = of_store(Exception(EXPIRED), "s3://models/prod")
+    assert isinstance(error, errors.RefusedError)
+    assert (error.why, error.do[:21]) == ("ExpiredToken: The provided token has expired.", "renew the credentials")
+    assert not any(secret in str(error) for secret in ("FwoGZXIvYXdzEA", "AWS4-HMAC"))
 
 
 @pytest.mark.parametrize(
@@ -172,8 +173,8 @@ def test_of_what_an_s3_answers_only_its_code_and_message_are_shown() -> None:
         ("secret=hunter2 connection refused", errors.UnreachableError, "Exception"),
     ],
 )
-def test_other_stores_are_told_by_their_status(text: str, kind: type[errors.TidegateError], why: str) -> None:
-    told = of_store(Exception(text), "gs://models/prod")
-    assert isinstance(told, kind)
-    assert f"why: {why}\n" in str(told)
-    assert "hunter2" not in str(told)
+def test_other_stores_are_recognised_by_their_status(text: str, kind: type[errors.TidegateError], why: str) -> None:
+    error = of_store(Exception(text), "gs://models/prod")
+    assert isinstance(error, kind)
+    assert f"why: {why}\n" in str(error)
+    assert "hunter2" not in str(error)

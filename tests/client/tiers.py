@@ -1,4 +1,4 @@
-"""Which values of a parametrised test `make test` tries."""
+"""Selects the values of parametrised tests that `make test` runs."""
 
 from typing import Any
 
@@ -6,5 +6,5 @@ import pytest
 
 
 def first_only(*values: Any) -> list[Any]:
-    """Return parameters of which `make test` tries the first alone, and `make test-all` all."""
+    """Return parameters of which `make test` runs only the first, and `make test-all` all."""
     return [values[0], *(pytest.param(value, marks=pytest.mark.thorough) for value in values[1:])]

@@ -9,7 +9,7 @@ from stacks.definition.gpu_products import PRODUCTS
 from stacks.definition.mig_cuts import Cut, stand_on
 from stacks.definition.placement import GpuNodes, MigLayout
 from stacks.devices import Device, inventory
-from stacks.mig_layouts import Asked, layout
+from stacks.mig_layouts import Requested, layout
 from tests.counts import examples
 
 A100, H100 = "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3"
@@ -26,7 +26,7 @@ def mig(profile: str, strategy: str = "mixed") -> Device:
     return Device("mig", profile, strategy)
 
 
-def is_given(gpus: list[GpuNodes], asked: Asked) -> bool:
+def is_given(gpus: list[GpuNodes], asked: Requested) -> bool:
     """Say whether an inventory has what is asked for, of each product and of any."""
     there = inventory(gpus)
     of_any: Counter[Device] = Counter()
@@ -49,7 +49,7 @@ ASKED = st.dictionaries(st.tuples(DEVICES, st.sampled_from([None, A100])), st.in
 
 @examples(120)
 @given(gpus=GROUPS, asked=ASKED)
-def test_what_is_found_gives_all_that_is_asked_for(gpus: list[GpuNodes], asked: Asked) -> None:
+def test_what_is_found_gives_all_that_is_asked_for(gpus: list[GpuNodes], asked: Requested) -> None:
     if found := layout(gpus, asked):
         group, cuts = found
         after = [each for each in gpus if each is not group]
@@ -62,7 +62,7 @@ def test_what_is_found_gives_all_that_is_asked_for(gpus: list[GpuNodes], asked: 
 
 @examples(60)
 @given(ASKED, st.integers(1, 4))
-def test_nodes_that_are_whole_are_cut_whenever_the_slices_stand_on_them(asked: Asked, count: int) -> None:
+def test_nodes_that_are_whole_are_cut_whenever_the_slices_stand_on_them(asked: Requested, count: int) -> None:
     slices: Counter[str] = Counter()
     for (device, _), number in asked.items():
         slices.update({device.profile: number} if device.profile else {})
@@ -72,7 +72,7 @@ def test_nodes_that_are_whole_are_cut_whenever_the_slices_stand_on_them(asked: A
 
 
 def test_strategies_shares_and_unknown_products_are_not_mixed_up() -> None:
-    single: Asked = {(mig("3g.40gb", "single"), None): 2, (mig("1g.10gb", "single"), None): 1}
+    single: Requested = {(mig("3g.40gb", "single"), None): 2, (mig("1g.10gb", "single"), None): 1}
     assert layout([group := nodes(2)], single) == (group, [{"3g.40gb": 2}, {"1g.10gb": 1}])
     assert layout([nodes(2)], {**single, (mig("1g.10gb"), None): 1}) is None
     assert layout([nodes(2, {"7g.80gb": 1})], single) is None, "its slices are named otherwise"

@@ -73,9 +73,9 @@ def test_tables_and_clients_have_the_names_of_now() -> None:
     assert environments(read_tree(EVERYTHING)).environments[0].formerly is None
 
 
-def test_who_names_a_stack_as_it_was_is_told_what_it_is_called() -> None:
+def test_a_former_name_of_a_stack_is_an_error_with_the_new_name() -> None:
     definition = read_tree(renamed(EVERYTHING))
-    with pytest.raises(CommandError, match="Stack prod-all is called prod-now-all-now now: --stack prod-now-all-now"):
+    with pytest.raises(CommandError, match="Stack prod-all has the name prod-now-all-now now: set --stack"):
         chosen_stacks(definition, "prod-all")
     with pytest.raises(CommandError, match="There is no stack prod-none"):
         chosen_stacks(definition, "prod-none")

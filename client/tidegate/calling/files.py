@@ -1,4 +1,4 @@
-"""Inputs from files and from the command line's words, and outputs for people. Nothing is ever unpickled."""
+"""Reads inputs from files and the command line, and formats outputs. Never unpickles."""
 
 import json
 import math
@@ -18,44 +18,44 @@ STDIN: Final = "-"
 
 
 def read_inputs(path: str) -> Any:
-    """Return what a file holds, as `Model.predict` takes it; `-` is JSON from standard input. Raises UsageError.
+    """Return the content of a file for `Model.predict`. `-` is JSON from standard input. Raises UsageError.
 
-    JSON: inputs by name, or a list of rows. NumPy: the only input, or arrays by name. CSV: a table, its first line
-    names columns; needs pandas.
+    JSON: inputs by name, or a list of rows. NumPy: the only input, or arrays by name. CSV: a table whose first line has
+    the column names. It needs pandas.
     """
     kind = ".json" if path == STDIN else Path(path).suffix.lower()
     if kind not in _READERS:
-        do = f"there are {', '.join(_READERS)}"
-        raise UsageError(f"inputs in {kind or 'such'} files are not known", where=path, do=do)
+        do = f"use one of {', '.join(_READERS)}"
+        raise UsageError(f"cannot read inputs from {kind or 'such'} files", where=path, do=do)
     try:
         return _READERS[kind](path)
     except OSError as error:
-        raise UsageError("this cannot be read", where=path, why=error.strerror or str(error)) from None
+        raise UsageError("cannot be read", where=path, why=error.strerror or str(error)) from None
     except (ValueError, OverflowError, EOFError, RecursionError, zipfile.BadZipFile, zlib.error) as error:
-        raise UsageError(f"this is no {kind.removeprefix('.').upper()}", where=path, why=str(error)) from None
+        raise UsageError(f"not a valid {kind.removeprefix('.').upper()} file", where=path, why=str(error)) from None
 
 
 def read_words(words: Sequence[str]) -> dict[str, Any]:
-    """Return inputs from words such as `INPUT=[1, 2]`, whose values are JSON, or else text. Raises UsageError."""
+    """Parse inputs such as `INPUT=[1, 2]`. A value is JSON, or else text. Raises UsageError."""
     found: dict[str, Any] = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name:
-            raise UsageError(f"{word!r} is no input", do="write NAME=VALUE, as INPUT='[1, 2, 3]'")
+            raise UsageError(f"{word!r} is not an input", do="write NAME=VALUE, such as INPUT='[1, 2, 3]'")
         if name in found:
             raise UsageError(f"the input {name} is given twice")
         try:
             found[name] = json.loads(value)
         except (ValueError, RecursionError) as error:
-            if value.lstrip()[:1] in ("[", "{", '"'):  # what begins so was not meant as a text
+            if value.lstrip()[:1] in ("[", "{", '"'):  # looks like JSON, not like a text
                 why, do = f"{value!r}: {error}", f"quote it for the shell: --input '{name}=[1, 2, 3]'"
-                raise UsageError(f"the input {name} is no JSON", why=why, do=do) from None
+                raise UsageError(f"the input {name} is not valid JSON", why=why, do=do) from None
             found[name] = value
     return found
 
 
 def plain(answer: Answer) -> dict[str, Any]:
-    """Return outputs as JSON has them, in the words of the v2 protocol; a number that is none or infinite is null."""
+    """Return outputs as JSON of the v2 protocol. NaN and infinity become null."""
     plain_outputs = {}
     for name, array in answer.outputs.items():
         data = [_plain(each) for each in array.reshape(-1).tolist()]
@@ -64,13 +64,12 @@ def plain(answer: Answer) -> dict[str, Any]:
 
 
 def shown(array: Array, count: int) -> list[Any]:
-    """Return the first values of an output for people: what is no number, or infinite, is said as such."""
+    """Return the first values of an output for display. NaN and infinity stay."""
     values = array.reshape(-1)[:count].tolist()
     return [each.decode("utf-8", "replace") if isinstance(each, bytes) else each for each in values]
 
 
 def _numpy(path: str) -> Array | dict[str, Array]:
-    """Return an array, or arrays by name; the content says which, and not the file's name."""
     loaded = numpy.load(path, allow_pickle=False)
     if isinstance(loaded, numpy.ndarray):
         return loaded

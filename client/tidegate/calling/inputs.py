@@ -1,6 +1,6 @@
-"""What a model takes and gives, and what people hand to it – tables, arrays, dicts, lists – as tensors that fit.
+"""Converts tables, arrays, dicts and lists to the tensors of a model.
 
-pandas is not imported: a caller that hands over a DataFrame has it.
+Does not import pandas: a caller that passes a DataFrame has imported it.
 """
 
 import reprlib
@@ -15,7 +15,7 @@ from ..errors import UsageError
 from ..names import nearest
 from .tensors import Array, dtype_of
 
-_DIGITS: Final = {"FP16": 11, "BF16": 8, "FP32": 24, "FP64": 53}  # Binary digits of whole numbers that a type holds.
+_DIGITS: Final = {"FP16": 11, "BF16": 8, "FP32": 24, "FP64": 53}  # bits of the whole numbers that a type holds exactly
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +23,15 @@ class TensorSpec:
     """An input or an output."""
 
     name: str
-    data_type: str  # of the protocol: `FP32`, `BYTES`
-    dims: tuple[int, ...]  # without the batch's dimension; -1 is any number
+    data_type: str  # of the protocol, such as `FP32` or `BYTES`
+    dims: tuple[int, ...]  # without the batch dimension. -1 is any size.
     optional: bool = False
 
     def __str__(self) -> str:
         return f"{self.name} {self.data_type}[{', '.join('any' if dim < 0 else str(dim) for dim in self.dims)}]"
 
     def fits(self, shape: tuple[int, ...]) -> bool:
-        """Tell whether an array of this shape is one such tensor."""
+        """Return whether an array of this shape is one such tensor."""
         sizes = zip(self.dims, shape, strict=False)
         return len(shape) == len(self.dims) and all(dim in (-1, size) for dim, size in sizes)
 
@@ -42,23 +42,22 @@ class Signature:
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
-    max_batch: int  # rows that one request may have; 0: the model takes no batches
-    decoupled: bool  # whether a request may have any number of answers
-    sequential: bool = False  # whether requests are steps of sequences: then each has one row, whatever the batch
+    max_batch: int  # rows per request. 0: the model takes no batches.
+    decoupled: bool  # whether a request may have any number of responses
+    sequential: bool = False  # whether requests are steps of sequences, with one row each
 
     @property
     def required(self) -> tuple[TensorSpec, ...]:
-        """Inputs that every request has."""
         return tuple(each for each in self.inputs if not each.optional)
 
     def __str__(self) -> str:
         inputs = ", ".join(f"{each}{' (optional)' if each.optional else ''}" for each in self.inputs)
-        batch = f"; up to {self.max_batch} rows at once" if self.max_batch and not self.sequential else ""
+        batch = f", up to {self.max_batch} rows per request" if self.max_batch and not self.sequential else ""
         return f"{inputs}{batch}"
 
 
 def signature_of(config: Mapping[str, Any]) -> Signature:
-    """Return the signature that a configuration has (`ModelConfig` of Triton's model_config.proto, as JSON)."""
+    """Parse a configuration (`ModelConfig` of Triton's model_config.proto, as JSON)."""
     inputs, outputs = (tuple(_tensor(each) for each in config.get(side, ())) for side in ("input", "output"))
     decoupled = bool((config.get("model_transaction_policy") or {}).get("decoupled", False))
     return Signature(inputs, outputs, int(config.get("max_batch_size", 0)), decoupled, "sequence_batching" in config)
@@ -68,26 +67,26 @@ def signature_of(config: Mapping[str, Any]) -> Signature:
 class Inputs:
     """The inputs of a call."""
 
-    inputs: dict[str, Array]  # of all rows: `rows` is the first dimension, where there is one
-    rows: int | None = None  # of a batch, or requests that it takes where the model has no batches; None: one request
-    batched: bool = False  # whether the model takes rows as a batch
+    inputs: dict[str, Array]  # If `rows` is set, it is the size of their first dimension.
+    rows: int | None = None  # Rows of a batch, or else requests of a model without batches. None: one request.
+    batched: bool = False  # Whether the rows form batches.
 
 
 def is_frame(given: object) -> bool:
-    """Tell whether it is a DataFrame of pandas."""
+    """Return whether a value is a pandas DataFrame."""
     return hasattr(given, "columns") and hasattr(given, "iloc")
 
 
 def take(given: Any, signature: Signature) -> Inputs:
-    """Return what was given as tensors of the signature.
+    """Convert a value to tensors of the signature.
 
-    A table's rows, and dicts in a list, are rows of a batch. Raises UsageError.
+    Rows of a table, and dicts in a list, are rows of a batch. Raises UsageError.
     """
     by_rows, columns = _columns(given, signature)
     known = {each.name: each for each in signature.inputs}
     for name in columns:
         if name not in known:
-            raise UsageError(f"the model has no input {name!r}", do=nearest(name, known, f"it takes {signature}"))
+            raise UsageError(f"the model has no input {name!r}", do=nearest(name, known, f"its inputs are {signature}"))
     if lacking := [each.name for each in signature.required if each.name not in columns]:
         raise UsageError(f"the input {', '.join(lacking)} is missing", do=f"the model takes {signature}")
     arrays = {name: cast(value, known[name]) for name, value in columns.items()}
@@ -95,7 +94,7 @@ def take(given: Any, signature: Signature) -> Inputs:
 
 
 def requests(given: Inputs, signature: Signature) -> Iterator[dict[str, Array]]:
-    """Give the inputs of one request after the other: batches no longer than the model takes, or single rows."""
+    """Yield the inputs of each request: batches up to the model's limit, or single rows."""
     if given.rows is None:
         yield given.inputs
         return
@@ -109,7 +108,7 @@ def requests(given: Inputs, signature: Signature) -> Iterator[dict[str, Array]]:
 
 
 def cast(value: Any, tensor: TensorSpec) -> Array:
-    """Return a value as an array of the tensor's type; raises UsageError where a number would become another one."""
+    """Convert a value to the tensor's type. Raises UsageError if a number would change."""
     if tensor.data_type == "BYTES":
         return _texts(value, tensor)
     dtype = dtype_of(tensor.data_type)
@@ -123,7 +122,7 @@ def cast(value: Any, tensor: TensorSpec) -> Array:
     if dtype.kind in "biu":
         lowest, highest = (0, 1) if dtype.kind == "b" else (numpy.iinfo(dtype).min, numpy.iinfo(dtype).max)
         whole: Any = found.dtype.kind != "f" or (numpy.isfinite(found) & (found == numpy.trunc(found)))
-        # The highest one of 64 bits is no float: the next whole number is.
+        # The highest 64-bit number is not a float, but the next whole number is.
         fits = whole & (found >= lowest) & (found < highest + 1.0 if found.dtype.kind == "f" else found <= highest)
         made = found.astype(dtype) if fits.all() else found
     else:
@@ -138,27 +137,29 @@ def cast(value: Any, tensor: TensorSpec) -> Array:
 
 
 def _refused(found: Array, fits: Iterable[Any], tensor: TensorSpec, why: str) -> UsageError:
-    """Return the error for the first element that does not fit: it names input, value, row, and what is taken."""
+    """Return the error for the first element that does not fit, with its value, its row, and the expected tensor."""
     if not found.size:
-        return UsageError(f"input {tensor.name} has no numbers", do=f"it takes {tensor}")
+        return UsageError(f"input {tensor.name} contains no numbers", do=f"it must be {tensor}")
     index = next((at for at, fit in enumerate(fits) if not fit), 0)
     value = numpy.ravel(found)[index]
     place = [int(each) for each in numpy.unravel_index(index, found.shape)]
-    where = f" in row {place[0]}, counted from 0" if place else ""
+    where = f" in row {place[0]} (counted from 0)" if place else ""
     scalar = value.item() if isinstance(value, numpy.generic) else value
     missing = " (a missing value)" if type(scalar).__name__ == "NAType" else ""
-    do = f"fill it in, or leave the row out: it takes {tensor}" if missing else f"it takes {tensor}"
-    return UsageError(f"input {tensor.name} has {reprlib.repr(scalar)}{missing}{where}, {why}", do=do)
+    do = f"fill in the value, or remove the row. The input is {tensor}" if missing else f"the input is {tensor}"
+    return UsageError(f"input {tensor.name} contains {reprlib.repr(scalar)}{missing}{where}, {why}", do=do)
 
 
 def _exact(found: Array, made: Array, tensor: TensorSpec) -> None:
-    """Raise UsageError where a whole number has become another one; numbers that have fractions are rounded always."""
+    """Raise UsageError if a whole number has changed. Numbers with fractions are always rounded."""
     surely = 1 << _DIGITS[tensor.data_type]
     large = (found < -surely) | (found > surely)
     for before, after in zip(found[large], made[large], strict=True):
         if not numpy.isfinite(after) or int(after) != int(before):
-            what = f"input {tensor.name} has the whole number {before}, which {tensor.data_type} cannot hold exactly"
-            raise UsageError(what, do=f"give it as a float where rounding does no harm: it takes {tensor}")
+            what = (
+                f"input {tensor.name} contains the whole number {before}, which {tensor.data_type} cannot hold exactly"
+            )
+            raise UsageError(what, do=f"pass it as a float if it may be rounded. The input is {tensor}")
 
 
 def _tensor(described: Mapping[str, Any]) -> TensorSpec:
@@ -178,10 +179,10 @@ def _columns(given: Any, signature: Signature) -> tuple[bool, dict[str, Any]]:
     if isinstance(given, Sequence) and given and all(isinstance(each, Mapping) for each in given):
         names = list(given[0])
         if any(set(each) != set(names) for each in given):
-            raise UsageError("the rows do not all have the same inputs")
+            raise UsageError("the rows have different inputs")
         return True, {str(name): [each[name] for each in given] for name in names}
     if len(signature.required) != 1:
-        raise UsageError("the model has several inputs, and what was given names none", do=f"it takes {signature}")
+        raise UsageError("the model has several inputs, so you must name them", do=f"it takes {signature}")
     is_series = hasattr(given, "iloc")
     return is_series, {signature.required[0].name: _cells(given) if is_series else given}
 
@@ -189,25 +190,25 @@ def _columns(given: Any, signature: Signature) -> tuple[bool, dict[str, Any]]:
 def _table(frame: Any, signature: Signature) -> dict[str, Any]:
     names = [str(name) for name in frame.columns]
     if len(set(names)) < len(names):
-        raise UsageError("the table has two columns of one name")
+        raise UsageError("the table has two columns of the same name")
     if len(signature.required) == 1:
         only = signature.required[0]
         if not {each.name for each in signature.inputs} & set(names):
             if only.dims and only.dims[-1] not in (-1, len(names)):
-                do = f"name the columns after the inputs, or give {only.dims[-1]} of them: the model takes {signature}"
+                do = f"name the columns after the inputs, or pass {only.dims[-1]} columns: the model takes {signature}"
                 raise UsageError(f"the table has {len(names)} columns, none of which is an input", do=do)
             return {only.name: frame.to_numpy()}
     return {name: _cells(frame.iloc[:, place]) for place, name in enumerate(names)}
 
 
 def _cells(series: Any) -> Any:
-    """Return a column as an array; cells that are arrays or lists themselves become further dimensions."""
+    """Return a column as an array. Cells that are arrays or lists become further dimensions."""
     cells = series.to_numpy()
     if cells.dtype == object and len(cells) and isinstance(cells[0], list | tuple | numpy.ndarray):
         try:
             return numpy.stack([numpy.asarray(cell) for cell in cells])
         except ValueError:
-            raise UsageError(f"the cells of the column {series.name} are not all of one shape") from None
+            raise UsageError(f"the cells of the column {series.name} differ in shape") from None
     return cells
 
 
@@ -217,8 +218,8 @@ def _array(value: Any, name: str) -> Array:
         if found.dtype == object and not any(isinstance(each, str | bytes) for each in found.flat):
             found = numpy.asarray(found.tolist())
     except (ValueError, TypeError):
-        why = "its parts are not all of one shape, or of one kind"
-        raise UsageError(f"input {name} is no array", why=why) from None
+        why = "its elements differ in shape or type"
+        raise UsageError(f"input {name} is not an array", why=why) from None
     return found
 
 
@@ -226,16 +227,16 @@ def _texts(value: Any, tensor: TensorSpec) -> Array:
     try:
         found = numpy.array(value, object)
     except ValueError:
-        raise UsageError(f"input {tensor.name} is no array", why="its parts are not all of one shape") from None
+        raise UsageError(f"input {tensor.name} is not an array", why="its elements differ in shape") from None
     for place, each in numpy.ndenumerate(found):
         if not isinstance(each, str | bytes):
-            raise _refused(found, [index < place for index in numpy.ndindex(found.shape)], tensor, "which is no text")
+            raise _refused(found, [index < place for index in numpy.ndindex(found.shape)], tensor, "which is not text")
         found[place] = each.encode() if isinstance(each, str) else each
     return found
 
 
 def _batch(arrays: dict[str, Array], known: Mapping[str, TensorSpec], by_rows: bool) -> Inputs:
-    """Return arrays with the batch's dimension first: what is one row by its shape becomes a batch of one."""
+    """Return arrays with the batch dimension first. An array with the shape of one row becomes a batch of one."""
     found = {}
     for name, array in arrays.items():
         is_one = not by_rows and known[name].fits(array.shape)
@@ -244,7 +245,7 @@ def _batch(arrays: dict[str, Array], known: Mapping[str, TensorSpec], by_rows: b
 
 
 def _plain(arrays: dict[str, Array], known: Mapping[str, TensorSpec]) -> Inputs:
-    """Return arrays as the model takes them; where all have a dimension more, each row is a request of its own."""
+    """Return arrays for a model without batches. If all have a further dimension, each row is a separate request."""
     scalars = {name for name, array in arrays.items() if not array.ndim and known[name].fits((1,))}
     single = {name: array.reshape(1) if name in scalars else array for name, array in arrays.items()}
     if all(known[name].fits(array.shape) for name, array in single.items()):
@@ -254,7 +255,7 @@ def _plain(arrays: dict[str, Array], known: Mapping[str, TensorSpec]) -> Inputs:
 
 
 def _rows(array: Array, tensor: TensorSpec, of: str) -> Array:
-    """Return an array as rows of a tensor; raises UsageError where it is none."""
+    """Return an array as rows of a tensor. Raises UsageError if its shape does not fit."""
     if array.ndim and tensor.fits(array.shape[1:]):
         return array
     if array.ndim <= 1 and tensor.fits((1,)):
@@ -266,5 +267,5 @@ def _count_rows(arrays: Mapping[str, Array]) -> int | None:
     sizes = {array.shape[0] for array in arrays.values()}
     if len(sizes) > 1:
         counts = ", ".join(f"{name} {array.shape[0]}" for name, array in arrays.items())
-        raise UsageError("the inputs do not all have as many rows", why=counts)
+        raise UsageError("the inputs have different numbers of rows", why=counts)
     return sizes.pop() if sizes else None

@@ -1,4 +1,4 @@
-"""One model behind a proxy: takes what people have, gives what they expect. No MLflow here."""
+"""Calls one model with tables, arrays or lists, and returns the same kind. Does not import MLflow."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -14,26 +14,26 @@ from .tensors import Answer, Array
 
 _OWN: Final = ("version", "sticky", "deadline")
 _TO_TRITON: Final = ("sequence_id", "sequence_start", "sequence_end", "priority", "timeout")
-"""What of the parameters of a call goes to Triton."""
-LONGEST: Final = 1e6  # seconds that a call may be given
+"""Parameters of a call that are sent to Triton."""
+LONGEST: Final = 1e6  # seconds, the limit of a call's timeout
 
 
 @dataclass(frozen=True)
 class _Call:
-    """How a model is called, and when the time is up: one time for all that a call asks of the proxy."""
+    """The parameters of a call, with one deadline for all its requests."""
 
     version: Version
     sticky: str | None
-    parameters: dict[str, Any]  # those for Triton
-    end: float  # of the monotonic clock
+    parameters: dict[str, Any]  # for Triton
+    end: float  # monotonic time
 
     @property
     def left(self) -> float:
-        """Seconds; with none left, the proxy's client says so."""
+        """Seconds left. The proxy's client raises an error if there are none."""
         return self.end - time.monotonic()
 
     def step(self, place: int, parts: int) -> "_Call":
-        """Return how one part of several is called: a sequence begins with the first and ends with the last."""
+        """Return the parameters of one part of several: a sequence starts with the first and ends with the last."""
         if parts == 1 or "sequence_id" not in self.parameters:
             return self
         begins, ends = (bool(self.parameters.get(name)) for name in ("sequence_start", "sequence_end"))
@@ -42,25 +42,24 @@ class _Call:
 
 
 class Model:
-    """Calls one model; made for threads."""
+    """Calls one model. Safe for several threads."""
 
     def __init__(self, proxy: ProxyClient, name: str, *, server: str | None = None, version: Version = None) -> None:
-        """Ask nothing yet. `server` is needed where several servers have a model of that name."""
+        """Send nothing yet. `server` is required if several servers have a model of this name."""
         self.proxy, self.name, self.server, self.version = proxy, name, server, version
         self._signatures: dict[str, Signature] = {}  # by version
 
     def predict(self, given: Any, params: Mapping[str, Any] | None = None) -> Any:
-        """Return the outputs by name, as arrays with one row for each row that was given; of a table, as a table.
+        """Return the outputs by name as arrays with one row for each input row, or as a table if `given` is a table.
 
-        `given`: a DataFrame (columns are inputs, or features of the only input), a dict of arrays or lists, a
-        list of dicts, an array of the only input. `params`: `version`, `sticky`, `deadline` (seconds, for all
-        requests that it takes), and what Triton takes: `sequence_id`, `sequence_start`, `sequence_end`,
-        `priority`, `timeout`.
+        `given` is a DataFrame, a dict of arrays or lists, a list of dicts, or an array for the only input. The columns
+        of a DataFrame are inputs, or features of the only input. `params` are `version`, `sticky`, `deadline` (seconds
+        for all requests), and Triton's `sequence_id`, `sequence_start`, `sequence_end`, `priority`, `timeout`.
         """
         return _as_given(given, self.ask(given, params).outputs)
 
     def ask(self, given: Any, params: Mapping[str, Any] | None = None) -> Answer:
-        """Do the same; return the outputs as arrays, whatever was given, and the version or versions that answered."""
+        """Like `predict`, but always return arrays, with the version or versions that answered."""
         call = self._checked(params)
         version = str(call.version or "")
         signature = self._signatures.get(version) or self._look(call)
@@ -68,21 +67,21 @@ class Model:
         try:
             return self._answer(given, signature, call, answered)
         except UsageError:
-            self._signatures.pop(version, None)  # another version may serve by now, and take something else
+            self._signatures.pop(version, None)  # another version with other inputs may be served by now
             if not answered or (newer := self._look(call)) == signature:
                 raise
-        what = f"the model {self.name} was changed while its rows were answered"
-        why = f"{len(answered)} requests were answered, and what answers now takes {newer}"
-        do = "call it again with what it takes now; nothing is sent twice by itself"
+        what = f"the model {self.name} changed while its rows were sent"
+        why = f"{len(answered)} requests were answered before, but the model now takes {newer}"
+        do = "call it again with the new inputs. The client does not send rows twice"
         raise UnreachableError(what, where=self.proxy.url, why=why, do=do)
 
     # ---
     def _answer(self, given: Any, signature: Signature, call: _Call, found: list[Answer]) -> Answer:
-        """Return the whole answer; `found` has those to its parts, also when one of them fails."""
+        """Return the whole answer. `found` gets the answers to its parts, even if one of them fails."""
         if signature.decoupled:
-            why = "its `model_transaction_policy` is decoupled: a request may have any number of answers"
+            why = "its `model_transaction_policy` is decoupled: a request can have any number of responses"
             do = 'call it with tritonclient.grpc, or POST to generate_stream (docs/proxy-api.md, "Streams")'
-            raise UsageError(f"the model {self.name} answers in a stream", why=why, do=do)
+            raise UsageError(f"the model {self.name} streams its responses", why=why, do=do)
         taken = take(given, signature)
         parts = list(requests(taken, signature))
         for place, inputs in enumerate(parts):
@@ -93,20 +92,19 @@ class Model:
             )  # fmt: skip
             found.append(answer)
         if not found:
-            raise UsageError("there are no rows to answer")
+            raise UsageError("there are no input rows")
         if taken.rows is None or (taken.batched and len(found) == 1):
             return found[0]
         return _joined(found, numpy.concatenate if taken.batched else numpy.stack)
 
     def _checked(self, params: Mapping[str, Any] | None) -> _Call:
-        """Return how a call is made by its parameters; raises UsageError."""
         given = {name: value for name, value in (params or {}).items() if value is not None}
         if unknown := sorted(given.keys() - {*_OWN, *_TO_TRITON}):
             known = ", ".join((*_OWN, *_TO_TRITON))
-            raise UsageError(f"there is no parameter {unknown[0]!r}", do=f"there are {known}")
+            raise UsageError(f"there is no parameter {unknown[0]!r}", do=f"use {known}")
         deadline = given.get("deadline", self.proxy.seconds)
         if "deadline" in given and (not isinstance(deadline, int | float) or not 0 <= deadline < LONGEST):
-            raise UsageError(f"the deadline {deadline!r} is no time", do="give seconds, as 2.5")
+            raise UsageError(f"the deadline {deadline!r} is not a duration", do="write seconds, such as 2.5")
         parameters: dict[str, Any] = {name: given[name] for name in _TO_TRITON if name in given}
         version, end = given.get("version", self.version), time.monotonic() + deadline
         return _Call(version, given.get("sticky"), parameters, end)
@@ -116,7 +114,7 @@ class Model:
             config = self.proxy.config(self.name, server=self.server, version=call.version, deadline=call.left)
             found = signature_of(config)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-            what = f"the configuration of {self.name} cannot be understood"
+            what = f"the configuration of {self.name} is not valid"
             raise UnreachableError(what, where=self.proxy.url) from None
         self._signatures[str(call.version or "")] = found
         return found
@@ -127,8 +125,8 @@ def _joined(found: list[Answer], join: Callable[[list[Array]], Array]) -> Answer
     try:
         outputs = {name: join([each.outputs[name] for each in found]) for name in found[0].outputs}
     except (KeyError, ValueError):
-        why = "the answers to its parts are not all of one shape"
-        raise UnreachableError("the answer cannot be put together", why=why) from None
+        why = "the answers to its parts differ in shape"
+        raise UnreachableError("the parts of the answer cannot be joined", why=why) from None
     return Answer(outputs, found[0].model, versions)
 
 
@@ -141,7 +139,6 @@ def _as_given(given: Any, outputs: dict[str, Array]) -> Any:
 
 
 def _text(array: Array) -> Array:
-    """Return texts as such, unless they are no UTF-8."""
     if array.dtype != object:
         return array
     texts = numpy.empty(array.shape, object)

@@ -1,4 +1,4 @@
-"""MLflow runs this to get the client model: it is logged as code, so that nothing is pickled."""
+"""MLflow runs this script to get the client model. It is logged as code, so nothing is pickled."""
 
 from mlflow.models import set_model
 

@@ -1,6 +1,6 @@
-"""The inference proxy, as its callers see it: docs/proxy-api.md. One object serves many threads.
+"""A client of the inference proxy (docs/proxy-api.md). One object is safe for several threads.
 
-Addresses are `DOMINO_INFERENCE_PROXY` and what is below it, which no name can climb out of.
+All addresses are below `DOMINO_INFERENCE_PROXY`: no model name can lead out of it.
 """
 
 import json
@@ -25,91 +25,92 @@ if TYPE_CHECKING:
     from tidegate_contracts.whereabouts import Whereabouts
 
 VARIABLE: Final = "DOMINO_INFERENCE_PROXY"
-SECONDS: Final = 60.0  # how long a call may take by default
+SECONDS: Final = 60.0  # default timeout of a call
 _HTTP_SERVICE_PORT: Final = 80
-"""Where the proxy's Service speaks plain HTTP; tidegate_contracts.proxy_process has it, which would bring pydantic."""
+"""The port of the proxy's Service without TLS. tidegate_contracts.proxy_process has it too, but imports pydantic."""
 _HOST: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?|\[[0-9A-Fa-f:.]+\]")
 _PATH: Final = re.compile(r"(/[A-Za-z0-9_.~%-]+)*/*")
 _FORM: Final = "host, host:port or URL, such as https://inference.example.com"
-_MOST_TRIES: Final = 3  # of what surely did nothing, or does no harm, and met no proxy that said when to come again
-_MARGIN: Final = 0.25  # The proxy's deadline is so many seconds before the caller's, so that its answer arrives.
+_MOST_TRIES: Final = 3  # Of requests that had no effect, unless the proxy sent a Retry-After.
+_MARGIN: Final = 0.25  # The proxy's deadline is so many seconds before the caller's, so that its response arrives.
 _CREDENTIALS: Final = ("Authorization", "X-API-Key", "X-Domino-Api-Key")
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,15}")
 _WORD: Final = re.compile(r"[0-9A-Za-z._-]{1,128}")
-Version = int | str | None  # Its number; None leaves it to the environment: its shares, its alias, or the newest.
+Version = int | str | None  # A number. None: the environment chooses, by its shares, its alias, or the newest.
 
 
 def proxy_url(url: str | None = None, environ: Mapping[str, str] = os.environ) -> str:
     """Return the proxy's address as `scheme://host[:port][/path]`, without a slash at its end.
 
-    Without a scheme it is HTTPS, unless the port is 80, at which the proxy's Service speaks plain HTTP: a credential is
-    never sent in clear text for want of a word. Raises UsageError, which holds nothing of a password in the address.
+    The default scheme is HTTPS, except for port 80, the plain-HTTP port of the proxy's Service. So a missing scheme
+    never exposes a credential. Raises UsageError, which does not show a password in the address.
     """
     where = "the proxy's address" if url is not None else VARIABLE
     text = (environ.get(VARIABLE, "") if url is None else url).strip()
     if not text:
         do = f"set {VARIABLE} to its {_FORM}"
-        raise UsageError("it is not said where the inference proxy is", where=where, do=do)
+        raise UsageError("the address of the inference proxy is not set", where=where, do=do)
 
     def wrong(why: str) -> UsageError:
-        return UsageError("this is no address of an inference proxy", where=where, why=why, do=f"write {_FORM}")
+        return UsageError("not an address of an inference proxy", where=where, why=why, do=f"write {_FORM}")
 
     has_scheme = "://" in text
     try:
         parts = urlsplit(text if has_scheme else f"//{text}")
         port = parts.port
     except ValueError:
-        raise wrong("its port or its brackets are wrong") from None
+        raise wrong("its port or its brackets are invalid") from None
     if "@" in parts.netloc:
-        raise wrong("it has a user or a password, which do not belong into an address")
+        raise wrong("it contains a user or a password, which an address must not")
     if parts.query or parts.fragment or "?" in text or "#" in text:
         raise wrong("it has a query or a fragment")
     if has_scheme and parts.scheme not in ("http", "https"):
-        raise wrong(f"its scheme is {parts.scheme!r}, and http and https are known")
+        raise wrong(f"its scheme is {parts.scheme!r}, but only http and https are supported")
     host = parts.netloc.rpartition(":")[0] if port is not None else parts.netloc.removesuffix(":")
     if not _HOST.fullmatch(host):
-        raise wrong("it has no host, or one that is none")
+        raise wrong("its host is missing or invalid")
     if not _PATH.fullmatch(parts.path) or any(step in (".", "..") for step in parts.path.split("/")):
-        raise wrong("its path is none")
+        raise wrong("its path is invalid")
     scheme = parts.scheme if has_scheme else "http" if port == _HTTP_SERVICE_PORT else "https"
     default = 443 if scheme == "https" else 80
     return f"{scheme}://{host.lower()}{'' if port in (None, default) else f':{port}'}{parts.path.rstrip('/')}"
 
 
 def model_path(server: str | None, model: str | None, version: Version = None, tail: str = "") -> str:
-    """Return the address of what is asked of a model, or of all; raises UsageError for no name, or no version."""
+    """Return the path of a model's resource, or of all models. Raises UsageError for an invalid name or version."""
     for name, what in ((server, "server"), (model, "model")):
         if name is not None and not is_name(name):
-            raise UsageError(f"{name!r} is no name of a {what}", do=RULE)
+            raise UsageError(f"{name!r} is not a valid name of a {what}", do=RULE)
     if version is not None and (isinstance(version, bool) or not _NUMBER.fullmatch(str(version))):
-        raise UsageError(f"{str(version)!r} is no version", why="it is a number from 1, without leading zeros")
+        raise UsageError(
+            f"{str(version)!r} is not a version", why="a version is a number from 1, without leading zeros"
+        )
     at = "" if server is None else f"/servers/{server}"
     which = "" if version is None else f"/versions/{version}"
     return f"{at}/v2/models{'' if model is None else f'/{model}'}{which}{tail}"
 
 
 def served_name(name: str) -> str:
-    """Return a name by which OpenAI's clients may call a model, as its own is, too; raises UsageError for none."""
-    from tidegate_contracts.openai import is_served_name  # which client models go without
+    """Return a name by which OpenAI's clients may call a model. Raises UsageError if it is invalid."""
+    from tidegate_contracts.openai import is_served_name  # client models are installed without it
 
     if not is_served_name(name):
-        raise UsageError(f"{name!r} is no name of a model", do=SERVED_NAME_RULE)
+        raise UsageError(f"{name!r} is not a valid name of a model", do=SERVED_NAME_RULE)
     return name
 
 
 def _sticky(word: str | None) -> dict[str, str]:
-    """Return the header that keeps calls with one word at one version; raises UsageError."""
     if word is not None and not _WORD.fullmatch(word):
-        raise UsageError(f"{word!r} is no sticky word", why="1 to 128 letters, digits, dots, dashes, underscores are")
+        raise UsageError(f"{word!r} is not a sticky word", do="use 1 to 128 letters, digits, '.', '-' and '_'")
     return {} if word is None else {"tidegate-sticky": word}
 
 
 class ProxyClient(AbstractContextManager["ProxyClient"]):
     """Calls and inspects models.
 
-    Every method raises an error of `tidegate.errors`: `BusyError` where the proxy said when to come again and the time
-    does not last so long, `UnreachableError` for all that failed. Again is tried what surely did nothing (there was a
-    `Retry-After`, or no connection), and what only looks.
+    Methods raise errors of `tidegate.errors`: `BusyError` if the proxy's Retry-After is later than the deadline,
+    `UnreachableError` for failures. A request is retried if it surely had no effect (the response had a `Retry-After`,
+    or there was no connection), or if it only reads.
     """
 
     def __init__(
@@ -120,9 +121,9 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
         seconds: float = SECONDS,
         waits: bool = True,
     ) -> None:
-        """Connect to nothing yet. Address and credential are by default those of the environment's variables.
+        """Open no connection yet. The defaults of the address and the credential are environment variables.
 
-        `waits`: whether it comes again when the proxy is busy and says when; else that is a BusyError at once.
+        `waits`: retry after the proxy's Retry-After. Otherwise a busy proxy is a BusyError immediately.
         """
         self.url = proxy_url(url)
         self.seconds, self._waits = seconds, waits
@@ -133,26 +134,25 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
         self._transport.close()
 
-    # --- looking
+    # --- inspecting
     def whoami(self) -> "WhoAmI":
-        """Return by which name, groups and source the proxy knows the caller."""
-        from tidegate_contracts.environments import WhoAmI  # which brings pydantic: calls of models go without
+        """Return the caller's name, groups and source at the proxy."""
+        from tidegate_contracts.environments import WhoAmI  # imports pydantic, which calls do not need
 
-        reply = self._ask("GET", "/whoami")
+        reply = self._request("GET", "/whoami")
         try:
             return WhoAmI.model_validate_json(bytes(reply.body))
         except ValueError:
-            raise self._strange("/whoami") from None
+            raise self._unexpected("/whoami") from None
 
     def ready(
         self, model: str, *, server: str | None = None, version: Version = None, deadline: float | None = None
     ) -> bool:
-        """Tell whether a call could be answered: the model is in memory, or nothing speaks against loading it."""
+        """Return whether a call could be answered: the model is in memory or can be loaded."""
         path = model_path(server, model, version, "/ready")
-        reply = self._ask("GET", path, deadline=deadline, also=400)
+        reply = self._request("GET", path, deadline=deadline, also=400)
         if is_problem(reply):
             raise error_of(reply, self.url + path)
         return reply.status == 200
@@ -160,38 +160,38 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
     def metadata(
         self, model: str, *, server: str | None = None, version: Version = None, deadline: float | None = None
     ) -> dict[str, Any]:
-        """Return a model's metadata; one of an on-demand pool is loaded for it."""
+        """Return a model's metadata. Loads an on-demand model."""
         return self._json(model_path(server, model, version), deadline)
 
     def config(
         self, model: str, *, server: str | None = None, version: Version = None, deadline: float | None = None
     ) -> dict[str, Any]:
-        """Return a model's configuration, as Triton completed it; one of an on-demand pool is loaded for it."""
+        """Return a model's configuration, as completed by Triton. Loads an on-demand model."""
         return self._json(model_path(server, model, version, "/config"), deadline)
 
     def whereabouts(
         self, model: str | None = None, *, server: str | None = None, deadline: float | None = None
     ) -> "Whereabouts":
-        """Return where a model is, or each that the caller may inspect, at every replica, and why; loads nothing."""
+        """Return the state of a model, or of all that the caller may inspect, at every replica. Loads nothing."""
         from tidegate_contracts.whereabouts import WHEREABOUTS_PATH, Whereabouts
 
-        model_path(server, None)  # refuses what is no name
+        model_path(server, None)  # raises UsageError for an invalid name
         path = f"{'' if server is None else f'/servers/{server}'}{WHEREABOUTS_PATH}"
         path += "" if model is None else f"/{served_name(model)}"
         try:
             return Whereabouts.model_validate(self._json(path, deadline))
         except ValueError:
-            raise self._strange(path) from None
+            raise self._unexpected(path) from None
 
     def statistics(
         self, model: str, *, server: str | None = None, version: Version = None, deadline: float | None = None
     ) -> list[dict[str, Any]]:
-        """Return what Triton's statistics extension has (`model_stats`) for each version that one replica of each pool
-        has loaded; nothing is loaded for it."""
+        """Return `model_stats` of Triton's statistics extension for each version that one replica of each pool has
+        loaded. Loads nothing."""
         path = model_path(server, model, version, "/stats")
         found = self._json(path, deadline).get("model_stats")
         if not isinstance(found, list) or not all(isinstance(each, dict) and "name" in each for each in found):
-            raise self._strange(path)
+            raise self._unexpected(path)
         return found
 
     # --- calling
@@ -206,14 +206,14 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
         sticky: str | None = None,
         deadline: float | None = None,
     ) -> Answer:
-        """Call a model with arrays, by the names of its inputs; they go and come as bytes, uncopied.
+        """Call a model with arrays by the names of its inputs. Arrays are sent and received as bytes, uncopied.
 
-        Calls with the same `sticky` word go to the same version while traffic is shared between several.
+        Calls with the same `sticky` word go to the same version while traffic is split among several.
         """
         path = model_path(server, model, version, "/infer")
         body, length = pack(inputs, parameters)
         headers = {HEADER_LENGTH: str(length), "Content-Type": "application/octet-stream"} | _sticky(sticky)
-        return unpack(self._ask("POST", path, body, headers, deadline), self.url + path)
+        return unpack(self._request("POST", path, body, headers, deadline), self.url + path)
 
     def infer_json(
         self,
@@ -224,34 +224,35 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
         version: Version = None,
         deadline: float | None = None,
     ) -> dict[str, Any]:
-        """Call a model with the body of a v2 inference request as JSON, and return Triton's answer as it is."""
+        """Call a model with the body of a v2 inference request as JSON. Returns Triton's response unchanged."""
         return self._json(model_path(server, model, version, "/infer"), deadline, body)
 
     def openai(
         self, call: str, body: Mapping[str, Any], *, server: str | None = None, deadline: float | None = None
     ) -> dict[str, Any]:
-        """Call a model, which the body names, by OpenAI's API: `call` is `chat/completions`, `embeddings` …, and is
-        answered as a whole. OpenAI's own client does that, too, and streams: docs/openai.md."""
+        """Call the model that the body names by OpenAI's API. `call` is `chat/completions`, `embeddings` …
+
+        Does not stream. OpenAI's own client does: docs/openai.md."""
         where = model_path(server, None).removesuffix("/v2/models")
         return self._json(f"{where}/v1/{call}", deadline, body)
 
     # ---
     def _json(self, path: str, deadline: float | None, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the object that is answered to a look, or to a JSON body."""
+        """GET a JSON object, or POST a JSON body and return the object in the response."""
         if body is None:
-            reply = self._ask("GET", path, deadline=deadline)
+            reply = self._request("GET", path, deadline=deadline)
         else:
             headers = {"Content-Type": "application/json"}
-            reply = self._ask("POST", path, [_dumped(body)], headers, deadline)
+            reply = self._request("POST", path, [_dumped(body)], headers, deadline)
         document = reply.json()
         if not isinstance(document, dict):
-            raise self._strange(path)
-        # Where an answer has no version of its own, the proxy says which one it chose.
+            raise self._unexpected(path)
+        # If the response has no version, the proxy's header has the one that it chose.
         if "model_name" in document and not document.get("model_version") and VERSION in reply.headers:
             document["model_version"] = reply.headers[VERSION]
         return document
 
-    def _ask(
+    def _request(
         self,
         method: str,
         path: str,
@@ -260,7 +261,7 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
         deadline: float | None = None,
         also: int = 200,
     ) -> Reply:
-        """Return the answer 200, or `also`, trying again what may be tried again; raises the error of any other one."""
+        """Return the response with status 200 or `also`, after retries. Raises the error of any other response."""
         until = Deadline(self.seconds if deadline is None else deadline)
         where = self.url + path
         tries, renewed = 0, False
@@ -269,7 +270,7 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
             tries += 1
             head = self._head(headers or {}, until)
             if until.left <= 0:
-                raise TimeIsUpError("there was no answer in time", where=where, do="wait longer, or try again later")
+                raise TimeIsUpError("the request timed out", where=where, do="set a longer timeout, or try again later")
             try:
                 reply = self._transport.ask(method, path, body, head, time.monotonic() + until.left)
             except UnreachableError as error:
@@ -298,17 +299,17 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
         head = {"User-Agent": "tidegate", **headers}
         if (who := self._credential.header(max(until.left, 0.0))) is not None:
             head[who[0]] = who[1]
-        left = until.left  # after the credential, which may take a while
+        left = until.left  # after the credential, which can take time
         head["request-timeout"] = f"{max(left - _MARGIN, left / 2, 0.001):.3f}"
         return head
 
-    def _strange(self, path: str) -> UnreachableError:
-        do = "see whether the address is that of an inference proxy, of this version"
-        return UnreachableError("this does not answer as an inference proxy does", where=self.url + path, do=do)
+    def _unexpected(self, path: str) -> UnreachableError:
+        do = "check that the address is that of an inference proxy, and of this version"
+        return UnreachableError("not a response of an inference proxy", where=self.url + path, do=do)
 
 
 def _dumped(body: Mapping[str, Any]) -> bytes:
     try:
         return json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
     except (TypeError, ValueError) as error:
-        raise UsageError("the request is no JSON", why=str(error)) from None
+        raise UsageError("the request cannot be sent as JSON", why=str(error)) from None

@@ -1,6 +1,6 @@
-"""What the proxy and Triton answer: replies, and errors that people understand.
+"""Responses of the proxy and of Triton, and the errors that they mean.
 
-The proxy's problems are RFC 9457 (docs/proxy-api.md, "Problems"); Triton's own errors are `{"error": "…"}`.
+The proxy's problems follow RFC 9457 (docs/proxy-api.md, "Problems"). Triton's own errors are `{"error": "…"}`.
 """
 
 import json
@@ -25,56 +25,56 @@ _MOST_SHOWN: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An HTTP answer: status, headers and body."""
+    """An HTTP response."""
 
     status: int
-    headers: Mapping[str, str]  # their names are in lower case
+    headers: Mapping[str, str]  # names are in lower case
     body: bytearray | bytes
 
     def json(self) -> Any:
-        """Return what the body says; None for what is no JSON."""
+        """Return the parsed body, or None if it is not JSON."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
             return None
 
 
-_SAID: Final[dict[str, tuple[type[TidegateError], str, str]]] = {
-    "malformed": (UsageError, "the proxy cannot understand the request", ""),
-    "unauthenticated": (RefusedError, "the proxy does not believe the credential",
-                        "see that it is whole and of this platform, or get a new one: it may have ended"),
-    "denied": (RefusedError, "you may not do this", "ask the platform's admin for the rule that is named"),
-    "unknown": (NotFoundError, "the proxy knows nothing of this name, or nothing that you may see",
-                "look at the spelling, or ask the platform's admin for an access rule"),
-    "method-not-allowed": (UsageError, "this address takes another method", "see whether it is the proxy's"),
-    "request-timeout": (UnreachableError, "the request came too slowly", "try again"),
-    "too-large": (UsageError, "the request is larger than the proxy takes", "send less at once"),
-    "headers-too-large": (UsageError, "the request's headers are larger than the proxy takes",
-                          "shorten the credential"),
+_PROBLEMS: Final[dict[str, tuple[type[TidegateError], str, str]]] = {
+    "malformed": (UsageError, "the proxy cannot parse the request", ""),
+    "unauthenticated": (RefusedError, "the proxy does not accept the credential",
+                        "check that it is complete and of this platform, or renew it: it may have expired"),
+    "denied": (RefusedError, "you have no permission for this", "request access from the platform admin"),
+    "unknown": (NotFoundError, "the proxy has nothing of this name, or you have no access to it",
+                "check the spelling, or request an access rule from the platform admin"),
+    "method-not-allowed": (UsageError, "this address takes another method", "check that it is the proxy's"),
+    "request-timeout": (UnreachableError, "the request arrived too slowly", "try again"),
+    "too-large": (UsageError, "the request exceeds the proxy's size limit", "send fewer rows per request"),
+    "headers-too-large": (UsageError, "the request's headers exceed the proxy's size limit",
+                          "use a shorter credential"),
     "load-failed": (LoadFailedError, "the model cannot be loaded",
-                    "tell who owns the model; trying again does not help"),
-    "rate-limited": (BusyError, "these are too many requests", "try again later"),
-    "internal": (UnreachableError, "the proxy has a defect", "tell the platform's admin, with the request's id"),
-    "upstream-failed": (UnreachableError, "the inference server did not answer",
-                        "try again if doing the work twice does no harm"),
+                    "contact the model's owner. Retrying does not help"),
+    "rate-limited": (BusyError, "rate limit exceeded", "try again later"),
+    "internal": (UnreachableError, "the proxy has a defect", "report it to the platform admin, with the request ID"),
+    "upstream-failed": (UnreachableError, "the inference server did not respond",
+                        "try again if repeating the work does no harm"),
     "busy": (BusyError, "the server is busy", "try again later"),
-    "full": (BusyError, "the proxy can hold no more at once", "send less at once, or try again later"),
-    "deadline-exceeded": (UnreachableError, "there was no answer in time", "wait longer, or try again later"),
-    "never-fits": (LoadFailedError, "the model is larger than the memory that it would get", "tell who owns the model"),
+    "full": (BusyError, "the proxy's memory limit is reached", "send less at a time, or try again later"),
+    "deadline-exceeded": (UnreachableError, "the request timed out", "set a longer timeout, or try again later"),
+    "never-fits": (LoadFailedError, "the model is larger than the memory of its pool", "contact the model's owner"),
 }  # fmt: skip
-"""By the last word of the problem's type: docs/proxy-api.md has the table, and a test compares them."""
+"""By the last word of the problem's type. docs/proxy-api.md has the table, and a test compares them."""
 _WORDS: Final = {
     "invalid_api_key": "unauthenticated",
     "model_not_found": "unknown",
     "unknown_url": "unknown",
     "rate_limit_exceeded": "rate-limited",
 }
-"""The same word, by the code of OpenAI's API that stands for it."""
+"""The error codes of OpenAI's API for some of these words."""
 _FAILURES: Final = frozenset({500, 502, 504})
 
 
 def retry_after(reply: Reply) -> float | None:
-    """Return the seconds after which the proxy says to come again, which also says that nothing was done, or None."""
+    """Return the seconds of a Retry-After, which also means that the request had no effect. None without one."""
     if reply.status not in (429, 503):
         return None
     value = _object(reply).get("retryAfterSeconds") if is_problem(reply) else None
@@ -88,29 +88,29 @@ def retry_after(reply: Reply) -> float | None:
 
 
 def is_failure(reply: Reply) -> bool:
-    """Tell whether the answer says that the proxy, or what is behind it, does not work."""
+    """Return whether the response means that the proxy or a server behind it failed."""
     return reply.status in _FAILURES and (is_problem(reply) or not _object(reply).get("error"))
 
 
 def error_of(reply: Reply, where: str, *, anonymous: bool = False) -> TidegateError:
-    """Return the error that an answer other than 200 means; `anonymous` where no credential was sent."""
+    """Return the error for a response other than 200. `anonymous`: no credential was sent."""
     document = _object(reply)
     word = str(document.get("type", "")).rpartition("/")[2]
     if not is_problem(reply):
         error = document.get("error", document.get("message"))
         if not isinstance(error, dict):
             return _of_triton(reply.status, error, where)
-        # As OpenAI's API has it: where it is the proxy's own, the code tells the last word of the problem's type.
+        # In the format of OpenAI's API. If the error is the proxy's own, the code means a problem type.
         code, document = str(error.get("code")), {"detail": error.get("message")}
         word = _WORDS.get(code, code)
-        if word not in _SAID:
+        if word not in _PROBLEMS:
             return _of_triton(reply.status, document["detail"], where)
-    kind, what, do = _SAID.get(word, (UnreachableError, f"the proxy answers {reply.status}", ""))
+    kind, what, do = _PROBLEMS.get(word, (UnreachableError, f"the proxy responded with status {reply.status}", ""))
     why = _shown(document.get("detail"))
     if request_id := document.get("requestId"):
         why += f" (request {_shown(request_id)})"
     if word == "unauthenticated" and anonymous:
-        what, do = "no credential was found", "set TIDEGATE_API_KEY or TIDEGATE_TOKEN; in Domino it is found by itself"
+        what, do = "no credential was found", "set TIDEGATE_API_KEY or TIDEGATE_TOKEN (in Domino this is automatic)"
     if kind is BusyError:
         return BusyError(what, where=where, why=why, do=do, retry_after=retry_after(reply))
     return kind(what, where=where, why=why, do=do)
@@ -118,19 +118,19 @@ def error_of(reply: Reply, where: str, *, anonymous: bool = False) -> TidegateEr
 
 def _of_triton(status: int, error: object, where: str) -> TidegateError:
     if not isinstance(error, str):
-        why, do = f"it answers {status}, with neither a problem nor an error of Triton's", "see whether it is the proxy"
-        return UnreachableError("this does not answer as an inference proxy does", where=where, why=why, do=do)
+        why, do = f"status {status}, without a problem or an error of Triton", "check that the address is the proxy's"
+        return UnreachableError("not a response of an inference proxy", where=where, why=why, do=do)
     why = _shown(error)
     if status == 404:
-        return NotFoundError("the inference server knows no such model or version", where=where, why=why)
+        return NotFoundError("the inference server has no such model or version", where=where, why=why)
     if status < 500:
-        do = "`tidegate status MODEL` shows its inputs"
-        return UsageError("the model refuses the request", where=where, why=why, do=do)
-    return UnreachableError("the inference server failed", where=where, why=why, do="tell who owns the model")
+        do = "run `tidegate status MODEL` to see its inputs"
+        return UsageError("the model refused the request", where=where, why=why, do=do)
+    return UnreachableError("the inference server failed", where=where, why=why, do="contact the model's owner")
 
 
 def is_problem(reply: Reply) -> bool:
-    """Tell whether the proxy itself says that something is wrong."""
+    """Return whether the response is an RFC 9457 problem of the proxy."""
     return reply.headers.get("content-type", "").partition(";")[0].strip().lower() == PROBLEM
 
 
@@ -140,6 +140,5 @@ def _object(reply: Reply) -> dict[str, Any]:
 
 
 def _shown(text: object) -> str:
-    """Return a text of the other side's as one line that a terminal can show."""
     plain = "".join(each if each.isprintable() else " " for each in str(text or ""))
     return plain[:_MOST_SHOWN]

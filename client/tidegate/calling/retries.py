@@ -1,4 +1,4 @@
-"""The time that a call has, and pauses between its tries."""
+"""The deadline of a call, and the pauses between its tries."""
 
 import time
 from random import uniform
@@ -9,7 +9,7 @@ _LONGEST_PAUSE: Final = 2.0
 
 
 class Deadline:
-    """The time that one call has, all its tries together."""
+    """The deadline of one call, including retries."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
@@ -17,14 +17,13 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds that are left; less than 0 when the time is up."""
         return self._end - time.monotonic()
 
     def wait(self, retry_after: float | None = None) -> bool:
-        """Wait before another try, and tell True; False, at once, where the time would be up before it.
+        """Wait before another try and return True, or return False immediately if the deadline would pass.
 
-        What the proxy said is never undercut; a little chance on top keeps callers that were sent away together from
-        coming back together. Without it the pauses grow from a tenth of a second to two.
+        Never waits less than `retry_after`. A random part keeps callers that were refused together from returning
+        together. Without `retry_after`, pauses grow from 0.1 to 2 seconds.
         """
         if retry_after is None:
             pause = self._pause * uniform(0.5, 1.0)

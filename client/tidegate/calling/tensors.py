@@ -1,7 +1,7 @@
-"""Tensors as KServe v2 has them over HTTP: JSON followed by their bytes.
+"""Tensors in the HTTP body of KServe v2: JSON followed by their bytes.
 
 Protocol: Triton's binary tensor data extension (docs/protocol/extension_binary_data.md of triton-inference-server).
-Data types are those of `tritonclient.utils`, which also knows how texts are packed.
+`tritonclient.utils` has the data types, and packs texts.
 """
 
 import json
@@ -30,33 +30,33 @@ VERSION: Final = "tidegate-model-version"
 _MALFORMED: Final = (
     ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError, struct.error,
 )  # fmt: skip
-"""What reading an answer of a strange form raises."""
+"""Exceptions while parsing a malformed response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A model's answer: its outputs, and the version that gave them."""
+    """A model's outputs, and the version that answered."""
 
-    outputs: dict[str, Array]  # by name; texts (BYTES) are `bytes` in arrays of objects
+    outputs: dict[str, Array]  # by name. Texts (BYTES) are `bytes` in arrays of objects.
     model: str
-    version: str  # the version that answered
+    version: str
 
 
 def type_of(array: Array, name: str) -> str:
-    """Return the protocol's data type of an array; raises UsageError."""
+    """Return the protocol's data type of an array. Raises UsageError."""
     if array.dtype.kind in "US":
         return "BYTES"
     found = np_to_triton_dtype(array.dtype.newbyteorder("="))
     if found is None:
-        raise UsageError(f"input {name} is of the type {array.dtype}, which no model takes")
+        raise UsageError(f"input {name} has the type {array.dtype}, which no model accepts")
     return str(found)
 
 
 def dtype_of(data_type: str) -> numpy.dtype[Any]:
-    """Return numpy's type of one of the protocol's; raises UsageError."""
+    """Return numpy's type for one of the protocol's. Raises UsageError."""
     found = triton_to_np_dtype(data_type)
     if found is None or (data_type == "BF16" and numpy.dtype(found).itemsize != 2):
-        raise UsageError(f"the data type {data_type} is not known here", do="install a newer tritonclient")
+        raise UsageError(f"the data type {data_type} is unknown", do="install a newer tritonclient")
     dtype: numpy.dtype[Any] = numpy.dtype(found)
     return dtype
 
@@ -64,7 +64,7 @@ def dtype_of(data_type: str) -> numpy.dtype[Any]:
 def pack(
     inputs: Mapping[str, Array], parameters: Mapping[str, Any] | None = None
 ) -> tuple[list[bytes | memoryview], int]:
-    """Return the body of an inference request in pieces, its JSON first, and the length of that; raises UsageError.
+    """Return the body of an inference request in pieces, JSON first, and the length of the JSON. Raises UsageError.
 
     Arrays are not copied.
     """
@@ -80,33 +80,33 @@ def pack(
     try:
         head = json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
     except (TypeError, ValueError) as error:
-        raise UsageError("a parameter of the request is no JSON", why=str(error)) from None
+        raise UsageError("a parameter of the request cannot be sent as JSON", why=str(error)) from None
     return [head, *pieces], len(head)
 
 
 def pack_json(inputs: Mapping[str, Array]) -> dict[str, Any]:
-    """Return the body of an inference request as plain JSON has it; texts must be UTF-8. Raises UsageError."""
+    """Return the body of an inference request as plain JSON. Texts must be UTF-8. Raises UsageError."""
     return {"inputs": [_described(array, name) | {"data": values(array, name)} for name, array in inputs.items()]}
 
 
 def values(array: Array, name: str) -> list[Any]:
-    """Return the numbers or texts of an array, flat, for JSON; raises UsageError where JSON has none."""
+    """Return the flat values of an array for JSON. Raises UsageError for values that JSON does not have."""
     flat = array.reshape(-1)
     if array.dtype.kind in "OSU":
         try:
             return [each.decode() if isinstance(each, bytes) else str(each) for each in flat.tolist()]
         except UnicodeDecodeError:
-            why = "it has bytes that are no UTF-8, and JSON has only text"
+            why = "it contains bytes that are not valid UTF-8"
             raise UsageError(f"input {name} cannot be sent as JSON", why=why) from None
     if array.dtype.kind == "V":
         flat = flat.astype(numpy.float32)
     if flat.dtype.kind == "f" and not numpy.isfinite(flat).all():
-        raise UsageError(f"input {name} cannot be sent as JSON", why="it has a NaN or an infinity")
+        raise UsageError(f"input {name} cannot be sent as JSON", why="it contains a NaN or an infinity")
     return list(flat.tolist())
 
 
 def unpack(reply: Reply, where: str) -> Answer:
-    """Return what an inference request was answered; raises UnreachableError for what is no such answer."""
+    """Parse the response to an inference request. Raises UnreachableError if it is malformed."""
     length = reply.headers.get(HEADER_LENGTH.lower())
     try:
         end = len(reply.body) if length is None else int(length)
@@ -120,7 +120,7 @@ def unpack(reply: Reply, where: str) -> Answer:
         return Answer(outputs, str(document.get("model_name", "")), version)
     except (*_MALFORMED, UsageError) as error:
         why = f"{type(error).__name__}: {error}"
-        raise UnreachableError("this is no answer to an inference request", where=where, why=why) from None
+        raise UnreachableError("not a response to an inference request", where=where, why=why) from None
 
 
 def _described(array: Array, name: str) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def _bytes_of(array: Array, name: str) -> bytes | memoryview:
             return b""
         try:
             packed: bytes = serialize_byte_tensor(array.astype(object)).item()
-        except InferenceServerException as error:  # none that is known
+        except InferenceServerException as error:  # no such case is known
             raise UsageError(f"input {name} cannot be sent", why=str(error)) from None
         return packed
     if array.dtype.byteorder == ">":
@@ -144,7 +144,7 @@ def _bytes_of(array: Array, name: str) -> bytes | memoryview:
 def _from_bytes(output: Mapping[str, Any], body: bytes | bytearray, start: int, size: int) -> Array:
     shape = _shape(output)
     if size < 0 or start + size > len(body):
-        raise ValueError(f"output {output['name']} has fewer bytes than it says")
+        raise ValueError(f"output {output['name']} is shorter than its declared size")
     if output["datatype"] == "BYTES":
         texts: Array = deserialize_bytes_tensor(bytes(memoryview(body)[start : start + size]))
         return texts.reshape(shape)

@@ -1,4 +1,4 @@
-"""One request over HTTP, within its time: connections are kept, and shared by threads."""
+"""Sends one HTTP request within a deadline. Connections are reused and shared by threads."""
 
 import os
 import ssl
@@ -12,28 +12,28 @@ from urllib3 import exceptions as http
 from ..errors import UnreachableError, UsageError
 from .replies import Reply
 
-CA: Final = "TIDEGATE_PROXY_CA"  # a file of certificates that are believed besides the system's
-_CONNECTIONS: Final = 64  # kept at most
+CA: Final = "TIDEGATE_PROXY_CA"  # a file of certificates to trust, in addition to the system's
+_CONNECTIONS: Final = 64  # kept open at most
 _PIECE: Final = 1 << 18
-_JOINED: Final = 1 << 16  # bytes of a body up to which one copy costs less than sending its pieces one by one
-MOST_BYTES: Final = 1 << 31  # the longest answer that is taken
+_JOINED: Final = 1 << 16  # Up to this many bytes, one copy costs less than sending the pieces of a body one by one.
+MOST_BYTES: Final = 1 << 31  # limit of a response
 Body = Sequence[bytes | bytearray | memoryview]
-"""A request's body, in pieces that are sent one after the other, without being joined."""
+"""A request's body in pieces, which are sent one after the other without being joined."""
 
 
 class NotSentError(UnreachableError):
-    """No connection was made, so that nothing was done."""
+    """No connection was made, so the request had no effect."""
 
 
 class TimeIsUpError(UnreachableError):
-    """There was no answer within the time; the work may have been done."""
+    """The request timed out. The work may have been done."""
 
 
 class Transport:
-    """Talks to one address; made for threads."""
+    """Sends requests to one address. Safe for several threads."""
 
     def __init__(self, url: str) -> None:
-        """Connect to nothing yet; raises UsageError where TIDEGATE_PROXY_CA cannot be read."""
+        """Open no connection yet. Raises UsageError if TIDEGATE_PROXY_CA cannot be read."""
         self.url = url
         parts = urllib3.util.parse_url(url)
         self._path = (parts.path or "").rstrip("/")
@@ -41,11 +41,10 @@ class Transport:
         self._pool = urllib3.connectionpool.connection_from_url(url, maxsize=_CONNECTIONS, block=False, **more)
 
     def close(self) -> None:
-        """Close what is kept."""
         self._pool.close()
 
     def ask(self, method: str, path: str, body: Body, headers: Mapping[str, str], end: float) -> Reply:
-        """Return the whole answer, whatever its status, by `end` (of the monotonic clock).
+        """Return the whole response, whatever its status, by `end` (monotonic clock).
 
         Raises NotSentError, TimeIsUpError, UnreachableError.
         """
@@ -66,11 +65,11 @@ class Transport:
             )  # fmt: skip
         except http.HTTPError as error:
             raise self._error(error, path) from None
-        content, is_whole = bytearray(), False  # writable, as the arrays are that are made of it
+        content, is_whole = bytearray(), False  # writable, because arrays share its memory
         try:
-            while time.monotonic() < end:  # a slow answer resets no clock
+            while time.monotonic() < end:  # a slow response does not extend the deadline
                 if max(len(content), response.length_remaining or 0) > MOST_BYTES:
-                    raise UnreachableError(f"the answer has more than {MOST_BYTES} bytes", where=self.url + path)
+                    raise UnreachableError(f"the response exceeds {MOST_BYTES} bytes", where=self.url + path)
                 if not (piece := response.read1(_PIECE)):
                     is_whole = True
                     headers = {name.lower(): value for name, value in response.headers.items()}
@@ -81,37 +80,38 @@ class Transport:
             raise self._error(error, path) from None
         finally:
             if not is_whole:
-                response.close()  # a connection with half an answer in it cannot be used again
+                response.close()  # a connection with half a response cannot be reused
             response.release_conn()
 
     def _error(self, error: http.HTTPError, path: str) -> UnreachableError:
         where = self.url + path
         why = _reason(error)
         if isinstance(error, http.SSLError):
-            what = "the proxy's certificate is not believed, or it does not speak TLS"
-            do = f"set {CA} to the file of the authority that vouches for it; where it has no TLS, write http://"
+            what = "the proxy's certificate is not trusted, or the proxy does not use TLS"
+            do = f"set {CA} to the certificate file of the proxy's authority. If the proxy has no TLS, write http://"
             return UnreachableError(what, where=where, why=why, do=do)
         if isinstance(error, http.NameResolutionError):
-            do = "see whether this address is right (DOMINO_INFERENCE_PROXY, or `proxyUrl` in environments.json)"
-            return NotSentError("there is no host of this name", where=where, do=do)
+            do = "check the address (DOMINO_INFERENCE_PROXY, or `proxyUrl` in environments.json)"
+            return NotSentError("the host name cannot be resolved", where=where, do=do)
         if isinstance(error, http.NewConnectionError | http.ConnectTimeoutError):
-            do = "see whether the address is right; where the proxy has no TLS, write http://"
+            do = "check the address. If the proxy has no TLS, write http://"
             return NotSentError("the proxy cannot be reached", where=where, why=why, do=do)
         if isinstance(error, http.TimeoutError) or any(isinstance(each, TimeoutError) for each in error.args):
             return self._late(path)
-        return UnreachableError("the connection to the proxy was cut", where=where, why=why, do="try again")
+        return UnreachableError("the connection to the proxy was interrupted", where=where, why=why, do="try again")
 
     def _late(self, path: str) -> TimeIsUpError:
-        return TimeIsUpError("there was no answer in time", where=self.url + path, do="wait longer, or try again later")
+        do = "set a longer timeout, or try again later"
+        return TimeIsUpError("the request timed out", where=self.url + path, do=do)
 
 
 def _reason(error: BaseException) -> str:
-    """Return the innermost reason, without the objects that urllib3 names."""
+    """Return the innermost cause, without the objects that urllib3 names."""
     inner: BaseException = error
     while (cause := inner.__cause__ or inner.__context__) is not None:
         inner = cause
     if isinstance(inner, TimeoutError):
-        return "nothing answers there"
+        return "nothing responds there"
     if isinstance(inner, ssl.SSLError):
         return getattr(inner, "verify_message", "") or inner.reason or "TLS failed"
     if isinstance(inner, OSError) and inner.strerror:
@@ -125,6 +125,6 @@ def _context() -> ssl.SSLContext:
         try:
             context.load_verify_locations(cafile=file)
         except (OSError, ssl.SSLError) as error:
-            why = getattr(error, "strerror", None) or "it holds no certificate in PEM"
-            raise UsageError("the proxy's authority cannot be read", where=f"{CA} ({file})", why=why) from None
+            why = getattr(error, "strerror", None) or "it contains no certificate in PEM format"
+            raise UsageError("the file of trusted certificates is unusable", where=f"{CA} ({file})", why=why) from None
     return context

@@ -1,4 +1,4 @@
-"""`tidegate predict` and `status`: calls a model, and lists the models of each environment."""
+"""`tidegate predict` and `tidegate status`."""
 
 import time
 from collections.abc import Sequence
@@ -14,33 +14,33 @@ if TYPE_CHECKING:
     from ..calling.tensors import Answer
     from ..status import AskedPlane, ModelStatus, PlaneStatus
 
-_SHOWN = 8  # values of an output that a table has
-_LONGEST = 200  # characters of a text that it has
-Only = Annotated[Text, model_argument(help="Only this model.")]
+_SHOWN = 8  # values of an output in the table
+_LONGEST = 200  # characters of a text in the table
+Only = Annotated[Text, model_argument(help="Show only this model.")]
 Environment = Annotated[
-    Text, environment_option("--environment", "-e", help="The environment, such as dev; all without it.")
+    Text, environment_option("--environment", "-e", help="The environment, such as dev. Default: all.")
 ]
-Plane = Annotated[Text, Option(help="The data plane; all of them without it.")]
-Proxy = Annotated[Text, Option(help="Address of an inference proxy, instead of the environments that are known.")]
+Plane = Annotated[Text, Option(help="The data plane. Default: all.")]
+Proxy = Annotated[Text, Option(help="Address of an inference proxy, instead of an environment.")]
 
 
 def predict(
     model: Annotated[str, model_argument(help="A model, or a model and a version: fraud, fraud@3.")],
     data: Annotated[
-        Text, Option("--data", "-d", help="Inputs: a .json, .npy, .npz or .csv file; - is JSON from stdin.")
+        Text, Option("--data", "-d", help="Inputs: a .json, .npy, .npz or .csv file, or - for JSON from stdin.")
     ] = None,
-    inputs: Annotated[Texts, Option("--input", "-i", help="An input: NAME=VALUE with JSON; may be repeated.")] = None,
+    inputs: Annotated[Texts, Option("--input", "-i", help="An input: NAME=VALUE in JSON. Can be repeated.")] = None,
     environment: Annotated[
-        Text, environment_option("--environment", "-e", help="Else DOMINO_INFERENCE_PROXY says where.")
+        Text, environment_option("--environment", "-e", help="The environment. Default: DOMINO_INFERENCE_PROXY.")
     ] = None,
     plane: Plane = None,
     proxy: Proxy = None,
-    server: Annotated[Text, Option(help="Inference server, where several have a model of that name.")] = None,
+    server: Annotated[Text, Option(help="Inference server, if several serve a model of this name.")] = None,
     sticky: Annotated[Text, Option(help="Calls with the same word get the same version.")] = None,
-    timeout: Annotated[float, Option(min=0.01, max=999999, help="Seconds to wait, all tries together.")] = 60.0,
+    timeout: Annotated[float, Option(min=0.01, max=999999, help="Seconds to wait, including retries.")] = 60.0,
     json: Json = False,
 ) -> None:
-    """Call a model, and show what it answers and which version did."""
+    """Call a model, and show its outputs and the version that answered."""
     with exit_codes():
         from ..calling.model import Model
         from ..status import proxy_of
@@ -54,7 +54,8 @@ def predict(
             kind = found.kind_of(server) if server is not None else found.kind_of_model(name)
             if not kind.speaks_v2:
                 if not isinstance(given, dict):
-                    raise UsageError(f"{name} takes one call of OpenAI's API at a time", do="its own client streams")
+                    what = f"{name} takes one request of OpenAI's API, as a JSON object"
+                    raise UsageError(what, do="pass one object, or use OpenAI's own client to stream")
                 answered = kind.ask(client, name, given, server=server, version=version or None, deadline=timeout)
                 if json:
                     print_json(answered)
@@ -70,7 +71,7 @@ def _given(data: str | None, words: list[str]) -> Any:
     from ..calling import files
 
     if (data is None) == (not words):
-        raise UsageError("inputs are given by one of --data and --input", do="`tidegate status MODEL` shows the inputs")
+        raise UsageError("pass inputs with either --data or --input", do="run `tidegate status MODEL` to see them")
     return files.read_words(words) if data is None else files.read_inputs(data)
 
 
@@ -97,9 +98,9 @@ def _short(value: object) -> str:
 def status(
     model: Only = None, environment: Environment = None, plane: Plane = None, proxy: Proxy = None, json: Json = False
 ) -> None:
-    """Show which models there are, in memory or not, and which versions answer. Loads nothing.
+    """List models: their state, their server, and the versions that answer. Loads nothing.
 
-    Of one model, also what it takes and gives, where it is in memory.
+    For one model that is in memory, also its inputs and outputs.
     """
     with exit_codes():
         from ..status import collect, proxies
@@ -114,7 +115,10 @@ def status(
 
 
 def end(planes: "Sequence[AskedPlane]", json: bool) -> None:
-    """End with the exit code of what could not be asked, where all have one; in words where no JSON says it."""
+    """Exit with an error if a proxy failed: its exit code, or UNREACHABLE if the codes differ.
+
+    Prints the errors unless `json`, because the JSON has them.
+    """
     if failed := [each for each in planes if each.error]:
         messages = (f"{each.at}: {each.error}" for each in failed)
         for text in () if json else hints_once(messages):
@@ -132,8 +136,8 @@ def _show(plane: "PlaneStatus", *, signatures: bool) -> None:
     print_table(columns, rows, f"{at}: {plane.proxy} (you are {plane.caller})")
     for model in plane.models if signatures else ():
         if model.inputs or model.outputs:
-            batch = f", {model.max_batch} rows at most" if model.max_batch else ""
-            words = f"takes {', '.join(model.inputs)}{batch}; gives {', '.join(model.outputs)}"
+            batch = f", up to {model.max_batch} rows" if model.max_batch else ""
+            words = f"inputs: {', '.join(model.inputs)}{batch}. Outputs: {', '.join(model.outputs)}"
             print(printable(f"{model.model} ({at}) {words}"))
     models_by_reason: dict[str, list[str]] = {}
     for model in plane.models:

@@ -1,4 +1,4 @@
-"""What a shell completes: the environments and models of `environments.json`, without a call over the network."""
+"""Shell completion of environments and models, from `environments.json` and without network calls."""
 
 from contextlib import suppress
 from functools import partial
@@ -7,7 +7,7 @@ from typer import Argument, Context, Option
 
 
 def environments() -> list[str]:
-    """Return the names of the known environments; none if the file cannot be read."""
+    """Return the names of the known environments. Empty if the file cannot be read."""
     from ..environments import load
 
     with suppress(Exception):
@@ -16,7 +16,7 @@ def environments() -> list[str]:
 
 
 def models(ctx: Context) -> list[str]:
-    """Return the models of the environment that the line names so far, or of all; none if the file cannot be read."""
+    """Return the models of the environment on the command line so far, or of all. Empty if the file cannot be read."""
     from ..environments import load
 
     with suppress(Exception):

@@ -1,4 +1,4 @@
-"""What becomes of a model: registered, brought into environments and back, compared, told and tidied up."""
+"""The commands that register, deploy, promote, roll back, compare and remove versions."""
 
 import os
 import re
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 PASSWORD = "TIDEGATE_SIGNING_KEY_PASSWORD"
 Model = Annotated[
-    str, model_argument(help="A model, or a model and its version or alias: fraud, fraud@3, fraud@champion.")
+    str, model_argument(help="A model, optionally with a version or an alias: fraud, fraud@3, fraud@champion.")
 ]
 Name = Annotated[str, model_argument(help="The model.")]
 OneModel = Annotated[str | None, model_argument(help="Only this model.")]
 Environment = Annotated[str, environment_argument(help="The environment, such as prod.")]
 Wait = Annotated[float, Option(min=0, help="Seconds to wait until the version is loaded.")]
 PublicKey = Annotated[
-    File, Option(envvar="TIDEGATE_PUBLIC_KEY", help="Take only versions signed with this key's other half.")
+    File, Option(envvar="TIDEGATE_PUBLIC_KEY", help="Accept only versions signed with the private key of this pair.")
 ]
 
 
@@ -43,20 +43,20 @@ def _opened(wait: float = WAIT_SECONDS, public_key: Path | None = None) -> Itera
 
 def register(
     entry: Annotated[
-        Path, Argument(help="Folder of the entry: config.pbtxt and one version folder; or a language model's.")
+        Path, Argument(help="Directory of the entry: config.pbtxt and one version directory, or a language model.")
     ],
-    name: Annotated[Text, Option(help="Name of the model; the folder's by default.")] = None,
-    server: Annotated[Text, Option(help="Inference server that endpoints name in their calls.")] = None,
+    name: Annotated[Text, Option(help="Name of the model. Default: the directory's name.")] = None,
+    server: Annotated[Text, Option(help="Inference server that model endpoints name in their calls.")] = None,
     golden: Annotated[
-        File, Option(help="JSON file: a request, and the outputs it must have wherever it is deployed.")
+        File, Option(help="JSON file with a golden request and its expected outputs. Every deployment must pass it.")
     ] = None,
-    key: Annotated[File, Option(help=f"Sign with this private key (PEM); its password, if any, in {PASSWORD}.")] = None,
+    key: Annotated[File, Option(help=f"Sign with this private key (PEM). Its password is in {PASSWORD}.")] = None,
     trusted: Trusted = False,
     json: Json = False,
 ) -> None:
-    """Register an entry in MLflow as a new version, with its digests; the same content is always the same version.
+    """Register an entry in MLflow as a new version, with digests. The same content always gives the same version.
 
-    It is the folder of a Triton model, or of a language model, as `tidegate model check` takes it.
+    The entry is the directory of a Triton model or of a language model, as for `tidegate model check`.
     """
     with _opened() as tidegate:
         from ..registry import SigningKey
@@ -66,20 +66,20 @@ def register(
         if json:
             print_json(version)
             return
-        client = f", and its client model is {version.client_model}" if version.client_model else ""
+        client = f". Its client model is {version.client_model}" if version.client_model else ""
         print(f"{version.model} is registered as version {version.number}{client}")
 
 
 def deploy(
     model: Model,
-    to: Annotated[Text, environment_option(help="The environment; needed where several take any version.")] = None,
+    to: Annotated[Text, environment_option(help="The environment. Required if several accept any version.")] = None,
     wait: Wait = WAIT_SECONDS,
     public_key: PublicKey = None,
     json: Json = False,
 ) -> None:
-    """Bring a registered version into an environment such as dev: verified, tried, and only then called.
+    """Deploy a registered version to an environment such as dev. Callers reach it after it is verified and tested.
 
-    Of a language model it is published, and tried once the definition names it; until then the exit code is 8.
+    A language model is published first. Until the definition names the version, the exit code is 8.
     """
     with _opened(wait, public_key) as tidegate:
         _show(tidegate.deploy(model, to), json)
@@ -92,9 +92,9 @@ def promote(
     public_key: PublicKey = None,
     json: Json = False,
 ) -> None:
-    """Bring a version from one environment into the next, such as from dev into prod, by the rules of that one.
+    """Promote a version from one environment to the next, such as dev to prod, under the rules of the target.
 
-    Of a language model it is published, and tried once the definition names it; until then the exit code is 8.
+    A language model is published first. Until the definition names the version, the exit code is 8.
     """
     with _opened(wait, public_key) as tidegate:
         _show(tidegate.promote(model, to), json)
@@ -103,14 +103,14 @@ def promote(
 def rollback(
     model: Name,
     environment: Annotated[str, environment_option("--in", help="The environment, such as prod.")],
-    version: Annotated[int | None, Option(help="The version to go back to; else the one that was before.")] = None,
+    version: Annotated[int | None, Option(help="The version to go back to. Default: the previous one.")] = None,
     wait: Wait = WAIT_SECONDS,
     public_key: PublicKey = None,
     json: Json = False,
 ) -> None:
-    """Go back to the version that an environment had before: nothing is fetched where it is still there.
+    """Go back to the previous version of an environment. Fetches nothing if its files are still there.
 
-    Calls of a language model come back to it by their weights in the definition.
+    For a language model, the weights in the definition decide which version gets calls.
     """
     with _opened(wait, public_key) as tidegate:
         _show(tidegate.roll_back(model, environment, version), json)
@@ -119,18 +119,18 @@ def rollback(
 def undeploy(
     model: Name,
     environment: Annotated[str, environment_option("--from", help="The environment, such as prod.")],
-    yes: Annotated[bool, Option("--yes", help="Do it: calls of the model fail there from then on.")] = False,
-    wait: Annotated[float, Option(min=0, help="Seconds to wait until nothing serves it.")] = WAIT_SECONDS,
+    yes: Annotated[bool, Option("--yes", help="Confirm. Calls of the model then fail in this environment.")] = False,
+    wait: Annotated[float, Option(min=0, help="Seconds to wait until no server serves it.")] = WAIT_SECONDS,
     json: Json = False,
 ) -> None:
-    """Take a model out of an environment: nothing serves it there any more, and `tidegate rollback` brings it back.
+    """Remove a model from an environment and wait until no server serves it. `tidegate rollback` restores it.
 
-    A language model, and one that loads on demand out of a bucket, leave by the definition, and are refused here.
+    Refuses language models and on-demand models in a bucket. Remove those from the definition instead.
     """
     with _opened(wait) as tidegate:
         if not yes:
-            what = f"calls of {model} will fail in {environment}, and nothing was done yet"
-            do = f"tidegate why {model} --environment {environment} shows who uses it; --yes does it"
+            what = f"calls of {model} will fail in {environment}. Nothing was changed yet"
+            do = f"run `tidegate why {model} --environment {environment}` to see its users, then repeat with --yes"
             raise UsageError(what, do=do)
         outcome = tidegate.undeploy(model, environment)
         if json:
@@ -146,7 +146,7 @@ def verify(
 ) -> None:
     """Compare what an environment's repositories hold with the registry, byte for byte.
 
-    Exit code 7 where content is another than was registered, 1 where anything else was found.
+    Exit code 7 if content differs from the registered one, 1 if there are other findings.
     """
     with _opened() as tidegate:
         audit = tidegate.verify(environment, models or ())
@@ -167,9 +167,9 @@ def history(
     environment: Annotated[Text, environment_option("--in", help="Only this environment.")] = None,
     json: Json = False,
 ) -> None:
-    """Show what became of a model: who registered, deployed, promoted, took back which version, when and where.
+    """Show who registered, deployed, promoted or rolled back which version, when and where.
 
-    Attempts that failed, and those that were interrupted, or are under way, are among them.
+    Includes attempts that failed, were interrupted or are in progress.
     """
     with _opened() as tidegate:
         records = tidegate.history(model, environment)
@@ -191,12 +191,12 @@ def history(
 def prune(
     environment: Environment,
     model: OneModel = None,
-    yes: Annotated[bool, Option("--yes", help="Remove them; without it they are only shown.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Remove them. Without it they are only listed.")] = False,
     json: Json = False,
 ) -> None:
-    """Show the versions that are not served and no rollback needs, and with --yes remove them.
+    """List versions that are not served and that no rollback needs. With --yes, remove them.
 
-    The registry keeps them all: `tidegate deploy` and `tidegate promote` bring any of them back.
+    The registry keeps all versions: `tidegate deploy` and `tidegate promote` restore them.
     """
     with _opened() as tidegate:
         found = tidegate.unserved(environment, model)
@@ -211,7 +211,7 @@ def prune(
             print(f"removed {counted(len(removed), 'version')}, {size(sum(each.bytes for each in removed))}")
         else:
             total = size(sum(each.bytes for each in found))
-            more = "; --yes removes them" if found else ""
+            more = ". Pass --yes to remove them" if found else ""
             print(f"{counted(len(found), 'unserved version')}, {total}{more}")
 
 
@@ -224,7 +224,7 @@ def _show(outcome: "Outcome", json: bool) -> None:
         print_json(outcome)
         return
     before = f" (before: version {outcome.previous})" if outcome.previous is not None else ""
-    does = "has" if outcome.changed else "has already"
+    does = "has" if outcome.changed else "already has"
     print(f"{outcome.environment} {does} version {outcome.version} of {outcome.model}{before}")
     for each in outcome.notes:
         note(f"note: {each}")

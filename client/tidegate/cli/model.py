@@ -1,4 +1,4 @@
-"""`tidegate model check`: entries of a model repository, whatever kind of server it is for."""
+"""`tidegate model check`: checks entries of a model repository, for every kind of server."""
 
 from collections import Counter
 from pathlib import Path
@@ -13,20 +13,20 @@ from .output import Json, Texts, Trusted, counted, exit_codes, print_json
 
 def check(
     folders: Annotated[
-        list[Path], Argument(metavar="FOLDER...", help="Entries, or model repositories, whose entries are all checked.")
+        list[Path], Argument(metavar="FOLDER...", help="Entries, or model repositories to check all entries of.")
     ],
-    backend: Annotated[Texts, Option(help="A backend that Triton has; may be repeated. Any without it.")] = None,
-    gpus: Annotated[int | None, Option(min=0, help="GPUs of each of Triton's replicas. Any without it.")] = None,
-    release: Annotated[str | None, Option(metavar="26.08", help="Triton's release, as its image has it.")] = None,
+    backend: Annotated[Texts, Option(help="A backend that Triton has. Can be repeated. Default: any.")] = None,
+    gpus: Annotated[int | None, Option(min=0, help="GPUs of each Triton replica. Default: any number.")] = None,
+    release: Annotated[str | None, Option(metavar="26.08", help="Triton's release, as in its image tag.")] = None,
     trusted: Trusted = False,
-    strict: Annotated[bool, Option("--strict", help="Warnings count as errors do.")] = False,
+    strict: Annotated[bool, Option("--strict", help="Treat warnings as errors.")] = False,
     json: Json = False,
 ) -> None:
-    """Say what servers would refuse or silently ignore in an entry, before anything is copied.
+    """Report what servers would refuse or silently ignore in an entry.
 
-    An entry is the folder of a Triton model (config.pbtxt and a version's folder), or of a language model (config.json,
-    a tokenizer and *.safetensors). Nothing of the model is loaded or run. Exit code 1 where there are errors. With
-    TIDEGATE_ENVIRONMENTS set, warnings say which servers there could not serve it.
+    An entry is the directory of a Triton model (config.pbtxt and a version directory) or of a language model
+    (config.json, a tokenizer and *.safetensors). Loads and runs nothing of the model. Exit code 1 if there are errors.
+    With TIDEGATE_ENVIRONMENTS set, warnings name the servers there that could not serve it.
     """
     with exit_codes():
         from ..kinds import kind_of_entry
@@ -51,7 +51,7 @@ def check(
 
 
 def _print_findings(entry: Path, findings: list[Finding]) -> None:
-    # With the folder in front, so that editors and terminals find the line.
+    # The path comes first, so that editors and terminals find the line.
     for text in hints_once(f"{entry / finding.where}: {finding.text}" for finding in findings):
         print(text)
     counts = Counter(each.severity for each in findings)

@@ -1,4 +1,4 @@
-"""What people and programs see: results on standard output, progress and errors on standard error."""
+"""Output of the commands: results on standard output, progress and errors on standard error."""
 
 import errno
 import json
@@ -19,41 +19,41 @@ from rich.table import Table
 
 from ..errors import ExitCode, TidegateError
 
-WIDTH = 160  # columns of what goes to no terminal
-DEFECT = 70  # exit code of a defect of the client's own (EX_SOFTWARE of sysexits.h)
+WIDTH = 160  # columns if the output is not a terminal
+DEFECT = 70  # exit code of a defect in the client (EX_SOFTWARE of sysexits.h)
 TRACEBACK = "TIDEGATE_TRACEBACK"
 Advance = Callable[[int], None]
-Text = str | None  # as the next two: what options hold that may be left out
+Text = str | None  # Types of options that can be omitted.
 Texts = list[str] | None
 File = Path | None
-Trusted = Annotated[bool, typer.Option("--trusted", help="Let a language model bring code: you have read it.")]
+Trusted = Annotated[bool, typer.Option("--trusted", help="Accept code in a language model's entry. Read it first.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console that takes texts as they are: no markup, no emoji codes, no colours of its own making."""
+    """Return a console that prints texts unchanged: no markup, no emoji codes, no highlighting."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else WIDTH
     return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
 
 
 def note(text: str) -> None:
-    """Say something about the run itself, on standard error."""
+    """Print a message about the run on standard error."""
     print(printable(text), file=sys.stderr, flush=True)
 
 
 def printable(text: str) -> str:
-    """Return a text without what a terminal takes for an order: others may have written parts of it."""
+    """Replace control characters, which a terminal would execute: parts of the text may come from others."""
     return "".join(each if each.isprintable() or each == "\n" else "\ufffd" for each in text)
 
 
 def print_json(value: object) -> None:
-    """Print a result for programs: messages with their names on the wire, everything else as JSON has it."""
+    """Print a result as JSON. Messages use their wire names."""
     print(json.dumps(to_jsonable_python(value, by_alias=True, fallback=str), indent=2, ensure_ascii=False))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
-    """Print a table; a column whose name begins with `#` holds numbers. Cells wrap where it is too wide."""
+    """Print a table. A column whose name begins with `#` holds numbers. Cells wrap if the table is too wide."""
     table = Table(title=printable(title) or None, title_justify="left")
     for column in columns:
         justify: Literal["left", "right"] = "right" if column.startswith("#") else "left"
@@ -65,7 +65,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
 
 @contextmanager
 def progress(what: str, total_bytes: int) -> Iterator[Advance]:
-    """Show how many bytes are done, as a bar on a terminal and nowhere else; yields what counts them."""
+    """Show a progress bar if standard error is a terminal. Yields the function that counts bytes."""
     text, rest = TextColumn("{task.description}"), TimeRemainingColumn()
     columns = text, BarColumn(), DownloadColumn(), TransferSpeedColumn(), rest
     to = console(stderr=True)
@@ -75,12 +75,12 @@ def progress(what: str, total_bytes: int) -> Iterator[Advance]:
 
 
 def moment(at: datetime | None) -> str:
-    """Return a time in words, to the second; nothing for none."""
+    """Format a time to the second. Empty for None."""
     return "" if at is None else f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def size(count: int) -> str:
-    """Return a number of bytes in words: 1536 is 1.5 KiB."""
+    """Format a number of bytes: 1536 is 1.5 KiB."""
     if count < 1024:
         return f"{count} B"
     power = min((count.bit_length() - 1) // 10, 4)
@@ -88,20 +88,20 @@ def size(count: int) -> str:
 
 
 def counted(count: int, thing: str) -> str:
-    """Return how many there are, in words: `1 version`, `2 versions`."""
+    """Format a count: `1 version`, `2 versions`."""
     return f"{count} {thing}{'' if count == 1 else 's'}"
 
 
 @contextmanager
 def exit_codes() -> Iterator[None]:
-    """Turn every failure of a command into one message on standard error and an exit code, never a traceback."""
+    """Turn every failure of a command into one message on standard error and an exit code, without a traceback."""
     try:
         yield
     except TidegateError as error:
         _fail(str(error), error.exit_code)
     except OSError as error:
         if error.errno == errno.EPIPE:
-            raise  # the reader of our output has gone, and typer knows what to do then
+            raise  # The reader of the output has gone. Typer handles that.
         where = f"{error.filename}: " if error.filename else ""
         _fail(f"{where}{error.strerror or error}", ExitCode.UNREACHABLE)
     except KeyboardInterrupt:
@@ -111,7 +111,7 @@ def exit_codes() -> Iterator[None]:
     except Exception as error:
         if os.environ.get(TRACEBACK):
             traceback.print_exc()
-        report = f"Please report it with what {TRACEBACK}=1 shows of it."
+        report = f"Set {TRACEBACK}=1, run the command again, and report the traceback."
         _fail(f"tidegate has a defect: {type(error).__name__}. {report}", DEFECT)
 
 

@@ -1,4 +1,4 @@
-"""`tidegate top`: what sits in every slice now, as bars, and what each model is doing."""
+"""`tidegate top`: shows the models in every slice as bars, and the state of each model."""
 
 import sys
 import time
@@ -26,24 +26,24 @@ _ORDER: Final = (*_BAD, *_IN_MEMORY, "queued", "cold", "unknown")
 _COLUMNS: Final = {
     "MODEL": 0, "SERVER": 80, "STATE": 0, "SINCE": 0, "SIZE": 120, "HELD BY": 100, "LAST USE": 120, "WHY": 0,
 }  # fmt: skip
-"""Columns, and how wide a terminal must be for each."""
-_ROWS: Final = 15  # of models of each environment, where there is no terminal
-_LONGEST_PAUSE: Final = 10.0  # seconds between two looks, for proxies that answer slowly
-_ANSWER_SECONDS: Final = 3.0  # that a proxy may take, where others are looked at, too
-_ONCE_SECONDS: Final = 6.0  # and where it is looked but once: a proxy itself gives its replicas five
-_SHADES: Final = "█▓▒"  # Neighbours differ, without colours too.
-_LEGEND: Final = "█ ▓ ▒ tell neighbours apart, · is free; green: loaded, blue: being loaded, yellow: going, red: leaked"
+"""Columns, and the least width of a terminal that shows each."""
+_ROWS: Final = 15  # models per environment without a terminal
+_LONGEST_PAUSE: Final = 10.0  # seconds between updates if proxies respond slowly.
+_ANSWER_SECONDS: Final = 3.0  # Timeout of a proxy in the live view.
+_ONCE_SECONDS: Final = 6.0  # Timeout with --once: a proxy waits five seconds for its replicas
+_SHADES: Final = "█▓▒"  # Neighbours differ even without colours.
+_LEGEND: Final = "█ ▓ ▒ separate models, · is free. Green: loaded, blue: loading, yellow: leaving, red: leaked"
 
 
 def top(
     environment: Environment = None,
     plane: Plane = None,
     proxy: Proxy = None,
-    every: Annotated[float, Option(min=0.5, max=3600, help="Seconds between two looks.")] = 2.0,
-    once: Annotated[bool, Option("--once", help="Look once; so it does where there is no terminal.")] = False,
+    every: Annotated[float, Option(min=0.5, max=3600, help="Seconds between two updates.")] = 2.0,
+    once: Annotated[bool, Option("--once", help="Print once and exit. The default without a terminal.")] = False,
     json: Json = False,
 ) -> None:
-    """Show what sits in every slice, who holds it, what loads and what fails; until Ctrl-C. Loads nothing."""
+    """Show what is in every slice, who uses it, what loads and what fails, until Ctrl-C. Loads nothing."""
     with exit_codes():
         from rich.console import Group
         from rich.live import Live
@@ -51,9 +51,9 @@ def top(
 
         from ..status import overview, proxies
 
-        asked, to = proxies(environment, plane, proxy), console()
+        known, to = proxies(environment, plane, proxy), console()
         if json or once or not sys.stdout.isatty():
-            found = overview(asked, _ONCE_SECONDS)
+            found = overview(known, _ONCE_SECONDS)
             if json:
                 print_json(found)
             for part in () if json else _shown(found, to.width, _ROWS):
@@ -64,11 +64,11 @@ def top(
             with Live(console=to, screen=True, auto_refresh=False) as live:
                 while True:
                     began = time.monotonic()
-                    found = overview(asked, _ANSWER_SECONDS)
+                    found = overview(known, _ANSWER_SECONDS)
                     clock = Text(f"{datetime.now(UTC):%H:%M:%S} UTC", style="dim")
                     fit = _that_fit(found, to.width, to.height)
                     live.update(Group(clock, *_shown(found, to.width, fit, live=True)), refresh=True)
-                    # Most of a proxy's time is for calls; one that gives no answer spends none.
+                    # Leaves most of a proxy's time for calls. A proxy that did not respond spent none.
                     took = 0.0 if any(each.error for each in found) else time.monotonic() - began
                     time.sleep(max(every, min(5 * took, _LONGEST_PAUSE)))
         except KeyboardInterrupt:
@@ -76,9 +76,9 @@ def top(
 
 
 def _that_fit(planes: "Sequence[PlaneOverview]", width: int, height: int) -> int:
-    """Return how many models of each environment fit into so many lines of a live display; one at least."""
+    """Return how many models per environment fit on a live display, at least one."""
     above = sum(len(list(_above(each, width, live=True))) for each in planes)
-    below = sum(3 if each.models else 1 for each in planes)  # the table's head, "and N more", and an empty line
+    below = sum(3 if each.models else 1 for each in planes)  # the table's header, "and N more", an empty line
     clock_and_hints = 2 + any(each.slices for each in planes)
     return max(1, (height - above - below - clock_and_hints) // max(1, sum(bool(each.models) for each in planes)))
 
@@ -86,22 +86,22 @@ def _that_fit(planes: "Sequence[PlaneOverview]", width: int, height: int) -> int
 def _shown(
     planes: "Sequence[PlaneOverview]", width: int, rows: int, *, live: bool = False
 ) -> "Iterator[RenderableType]":
-    """Yield the environments, those without an answer first; `live`: lines do not wrap, and errors are among them."""
+    """Yield the environments, failed ones first. If `live`, lines do not wrap and errors are included."""
     for each in sorted(planes, key=lambda each: not each.error):
         yield from _above(each, width, live=live)
         if each.models:
             yield _table(each.models, rows, width, wraps=not live)
         if (more := len(each.models) - rows) > 0:
-            yield _line(f"and {more} more: `tidegate status`", "dim", live=live)
+            yield _line(f"and {more} more: run `tidegate status`", "dim", live=live)
         yield _line("", live=live)
     if any(each.slices for each in planes):
         yield _line(_LEGEND, "dim", live=live)
-    hint = "`tidegate why MODEL` says what a model waits for, `tidegate history MODEL` who brought it."
+    hint = "`tidegate why MODEL` explains a model's state. `tidegate history MODEL` lists its deployments."
     yield _line(hint, "dim", live=live)
 
 
 def _above(plane: "PlaneOverview", width: int, *, live: bool) -> "Iterator[RenderableType]":
-    """Yield the lines above the table of an environment: its sums, and what sits in its slices."""
+    """Yield the lines above the table of an environment: its totals and its slices."""
     yield _line(f"{plane.at}   {_sums(plane)}", "bold", live=live)
     for error in plane.error.splitlines() if live else ():
         yield _line(error, "red", live=live)
@@ -122,7 +122,7 @@ def _line(text: str, style: str = "", *, live: bool) -> "Text":
 
 def _sums(plane: "PlaneOverview") -> str:
     if plane.error:
-        return "cannot be asked"
+        return "unreachable"
     if not plane.models:
         return "no models that you may inspect"
     failed, turned_away = sum(map(_has_failed, plane.models)), sum(_busy(each) > 0 for each in plane.models)
@@ -132,14 +132,13 @@ def _sums(plane: "PlaneOverview") -> str:
 
 
 def _counted(states: list[str]) -> str:
-    """Return how many models are in each state."""
     return ", ".join(
         f"{states.count(state)} {state}" for state in (*_ORDER, *sorted({*states} - {*_ORDER})) if state in states
     )
 
 
 def _preloaded(plane: "PlaneOverview") -> dict[str, str]:
-    """Return pools that have all of their models in memory, with how many are in each state: they have no slices.
+    """Return the preload pools, which have no slices, with the number of models in each state.
 
     The versions of a model may be in several pools.
     """
@@ -157,9 +156,9 @@ def _preloaded(plane: "PlaneOverview") -> dict[str, str]:
 
 
 def _unknown(plane: "PlaneOverview") -> dict[str, str]:
-    """Return replicas of on-demand pools that do not say what sits in them, with why: none may be taken for empty."""
+    """Return the replicas of on-demand pools whose contents are unknown, with the reason: they may not be empty."""
     return {
-        f"{model.server}/{model.pool}  {place.replica}": place.why or "it does not say what sits in it"
+        f"{model.server}/{model.pool}  {place.replica}": place.why or "its contents are unknown"
         for model in plane.models
         for place in (model.places if model.loading == "on-demand" else ())
         if place.state in _UNKNOWN
@@ -175,7 +174,7 @@ def _title(room: "SliceRoom") -> str:
 
 
 def _bar(room: "SliceRoom", models: "Iterable[VisibleModel]", width: int) -> "RenderableType":
-    """Return a line as wide as there is room for, with each model as wide as its share of the slice."""
+    """Return a bar of this width, in which each model has the width of its share of the slice."""
     from rich.text import Text
 
     parts = []
@@ -186,11 +185,11 @@ def _bar(room: "SliceRoom", models: "Iterable[VisibleModel]", width: int) -> "Re
                 parts.append((place.footprint_bytes, model.model, _COLOURS.get(place.state, "yellow")))
     parts.sort(reverse=True)
     used = room.resident_bytes + room.loading_bytes + room.freeing_bytes
-    if (others := used - sum(part[0] for part in parts)) > 0:  # also what is kept for first loads
+    if (others := used - sum(part[0] for part in parts)) > 0:  # includes memory reserved for first loads
         parts.append((others, "others", "white"))
     if room.leaked_bytes:
         parts.append((room.leaked_bytes, "leaked", "red"))
-    # Parts that ensembles share are in the size of each of them.
+    # Parts that ensembles share count in the size of each of them.
     scale = min(1.0, used / max(1, sum(part[0] for part in parts if part[1] != "leaked")))
     line, before = Text(no_wrap=True), 0.0
     for number, (count, name, colour) in enumerate(parts):
@@ -208,7 +207,7 @@ def _bar(room: "SliceRoom", models: "Iterable[VisibleModel]", width: int) -> "Re
 
 
 def _table(models: "Sequence[VisibleModel]", rows: int, width: int, *, wraps: bool) -> "RenderableType":
-    """Return a row for each of so many models, first those that fail or whose callers get no answer."""
+    """Return a table of the first `rows` models, those that fail or whose callers are refused first."""
     from rich.table import Table
 
     rank = {state: number for number, state in enumerate(_ORDER)}
@@ -224,7 +223,7 @@ def _table(models: "Sequence[VisibleModel]", rows: int, width: int, *, wraps: bo
             overflow="ellipsis",
             no_wrap=name != "WHY" or not wraps,
             max_width=width // 3 if name == "MODEL" else None,
-            ratio=1 if name == "WHY" else None,  # It takes what the others leave.
+            ratio=1 if name == "WHY" else None,  # It takes the rest of the width.
         )
     for model in ordered[:rows]:
         place = next((at for at in model.places if at.state == model.state), None)
@@ -270,7 +269,7 @@ def _row(model: "VisibleModel", place: "Place | None") -> tuple[str, ...]:
 
 
 def _ago(seconds: float) -> str:
-    """Return a time that has gone by in two or three words' room: 90 s, 5 min, 7 h, 3 d."""
+    """Format an elapsed time briefly: 90 s, 5 min, 7 h, 3 d."""
     for most, unit, of in ((120, "s", 1), (7200, "min", 60), (172_800, "h", 3600)):
         if seconds < most:
             return f"{seconds / of:.0f} {unit}"

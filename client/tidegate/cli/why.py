@@ -1,4 +1,4 @@
-"""`tidegate why`: one answer from proxy, policy and server about one model."""
+"""`tidegate why`: explains the state of one model."""
 
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
 
 
 _MEANING: Final = {
-    "unreachable": "calls find no server there",
-    "unseen": "what is loaded there is not told",
-    "cold": "it is not in memory, and its next call loads it",
-    "queued": "it is wanted, and not in memory yet",
+    "unreachable": "calls cannot reach its server",
+    "unseen": "its contents are unknown",
+    "cold": "it is not in memory, and the next call loads it",
+    "queued": "it is requested, but not in memory yet",
     "loading": "its server is loading it",
-    "draining": "it goes from memory when its last lease has ended",
-    "unloading": "it goes from memory, and its next call loads it again",
-    "freeing": "it goes from memory, and its next call loads it again",
-    "quarantined": "it failed too often, and is not loaded until it changes or the server's eviction policy restarts",
+    "draining": "it is unloaded when its last lease ends",
+    "unloading": "it is being unloaded, and the next call loads it again",
+    "freeing": "it is being unloaded, and the next call loads it again",
+    "quarantined": "it failed too often: it is loaded again after it changes or the eviction policy restarts",
 }
-"""What a state of a replica means to callers; the others say why themselves."""
-_AGAIN: Final = "its load failed, and its next call tries it again"
+"""The meaning of a state for callers. For the other states, the proxy sends a reason."""
+_AGAIN: Final = "its load failed, and the next call tries again"
 
 
 def why(
@@ -32,7 +32,7 @@ def why(
     proxy: Proxy = None,
     json: Json = False,
 ) -> None:
-    """Say where a model is at each replica, what it waits for, who holds it, and what failed when."""
+    """Explain one model at each replica: its state, what it waits for, who uses it, and what failed when."""
     with exit_codes():
         from ..status import overview, proxies
 
@@ -73,8 +73,8 @@ def _reasons_at(place: "Place") -> list[str]:
         f" (known since {moment(each.since)}{', being loaded again' if each.retrying else ''}): {each.why}"
         for each in place.failures
     ]
-    is_told = any(each.why in place.why for each in place.failures)
+    is_shown = any(each.why in place.why for each in place.failures)
     meaning = _AGAIN if place.failures and place.state == "cold" else _MEANING.get(place.state, "")
-    words = [meaning, "" if is_told else place.why.removeprefix(f"{place.replica} ")]
+    words = [meaning, "" if is_shown else place.why.removeprefix(f"{place.replica} ")]
     lines = failures + [f"{place.replica}: {': '.join(filter(None, words))}"] * any(words)
-    return lines + [f"{place.replica}: in five minutes {place.busy} requests were refused as busy"] * (place.busy > 0)
+    return lines + [f"{place.replica}: {place.busy} requests were refused as busy in five minutes"] * (place.busy > 0)

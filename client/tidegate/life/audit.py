@@ -1,4 +1,4 @@
-"""Looks at what environments have: compared with the registry byte for byte, and what nobody needs."""
+"""`verify` compares repositories with the registry, byte for byte. `prune` removes versions that are not needed."""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
@@ -19,18 +19,18 @@ from .rules import before, current
 from .target import Target, homes, repositories, targets
 
 LOADED_SECONDS = 900.0
-"""After so long, whatever Triton began to load is loaded or has failed: files that go meanwhile hold it up for good."""
+"""After this time every load has finished or failed. Triton hangs for good if files go while it loads them."""
 
 Registered = dict[int, RegisteredVersion]
 Kind = Literal["content", "stray", "config", "alias", "missing"]
 
 
 class Discrepancy(Message):
-    """A difference between what the registry has and what a repository has."""
+    """A difference between the registry and a repository."""
 
     kind: Kind
-    """Other bytes than registered · something that no manifest names · a configuration that was not computed from
-    what was registered · registry and repository disagree on the environment's version · it is not there at all."""
+    """`content`: other bytes than registered. `stray`: a file in no manifest. `config`: a configuration that was not
+    computed from what is registered. `alias`: another version than in the registry. `missing`: no version at all."""
     where: str
     model: str
     version: int | None = None
@@ -38,7 +38,7 @@ class Discrepancy(Message):
 
 
 class Verified(Message):
-    """What was looked at, and what was found."""
+    """The result of `verify`."""
 
     environment: str
     repositories: tuple[str, ...]
@@ -48,12 +48,12 @@ class Verified(Message):
 
     @property
     def content(self) -> bool:
-        """Whether bytes are other than they were registered."""
+        """Whether the content of a file differs from the registered one."""
         return any(each.kind == "content" for each in self.found)
 
 
 class Unserved(Message):
-    """A version in a repository that is not served, and that the registry can bring back."""
+    """A version in a repository that is not served and that the registry can restore."""
 
     model: str
     version: int
@@ -63,15 +63,15 @@ class Unserved(Message):
 
 # --- verify
 def verify(context: Context, environment: str, models: Sequence[str] = ()) -> Verified:
-    """Compare an environment, or some of its models, with the registry. It changes nothing. Raises TidegateError."""
+    """Compare an environment, or some of its models, with the registry. Changes nothing. Raises TidegateError."""
     of = context.environment(environment)
-    looked: list[str] = []
+    compared: list[str] = []
     found: list[Discrepancy] = []
     sizes: list[int] = []
     known: set[str] = set()
     for inside in repositories(of).values():
         repository = context.repository(inside[0])
-        looked.append(repository.where)
+        compared.append(repository.where)
         there, named = set(repository.models()), {home.model.name for home in inside}
         known |= there | named
         for model in sorted(there | named):
@@ -84,16 +84,16 @@ def verify(context: Context, environment: str, models: Sequence[str] = ()) -> Ve
                     found += _content(context, repository, model, sizes)
                 if model in named:
                     found += _alias(context, of, repository, model)
-            except IntegrityError as error:  # a link, say: it hides nothing of the other models
+            except IntegrityError as error:  # such as a link. The other models are still compared.
                 where = error.where or repository.where
                 found.append(Discrepancy(kind="content", where=where, model=model, what=error.what))
-            except UsageError as error:  # a name that no model can have, a configuration that cannot be read
+            except UsageError as error:  # an invalid model name, or a configuration that cannot be read
                 kind: Kind = "config" if model in named else "stray"
                 found.append(Discrepancy(kind=kind, where=repository.where, model=model, what=error.what))
     if unknown := next((model for model in models if model not in known), None):
         raise NotFoundError(f"{of.name} has no model {unknown}", do=nearest_of(unknown, known, "models"))
     counts = {"versions": len(sizes), "bytes": sum(sizes)}
-    return Verified(environment=of.name, repositories=tuple(looked), found=tuple(found), **counts)
+    return Verified(environment=of.name, repositories=tuple(compared), found=tuple(found), **counts)
 
 
 def _content(context: Context, repository: Repository, model: str, sizes: list[int]) -> Iterator[Discrepancy]:
@@ -104,7 +104,7 @@ def _content(context: Context, repository: Repository, model: str, sizes: list[i
     manifests = {}
     for number in repository.versions(model):
         if number not in registered:
-            continue  # a stray, as is told below
+            continue  # a stray, reported below
         manifest = manifests[number] = context.registry.manifest(registered[number])
         with context.progress(f"verifying {model} version {number}", manifest.size) as advance:
             for what in repository.differences(model, number, manifest, advance):
@@ -120,14 +120,14 @@ def _content(context: Context, repository: Repository, model: str, sizes: list[i
 def _config(
     context: Context, repository: Repository, model: str, registered: Registered, manifests: dict[int, Manifest]
 ) -> Iterator[str]:
-    """Say what of a published configuration does not follow from what was registered."""
+    """Yield the parts of a published configuration that do not follow from the registered entries."""
     text, configs = repository.config(model), repository.configs
     if text is None:
-        yield "there is none"
+        yield "there is no configuration"
         return
     published = configs.read_published(text)
     if published.owner is None:
-        yield "it was not written by tidegate"
+        yield "tidegate did not write it"
         return
     different: list[list[str]] = []
     for number in sorted({*published.served} & registered.keys(), reverse=True):
@@ -138,11 +138,11 @@ def _config(
         if expected == text:
             different = []
             break
-        different.append(configs.config_differences(expected, text) or ["it says the same in other words"])
+        different.append(configs.config_differences(expected, text) or ["same meaning, different text"])
     for each in min(different, key=len, default=[]):
-        yield f"not as computed from what was registered: {each}"
+        yield f"differs from what was registered: {each}"
     for number in sorted({*published.served} - set(repository.versions(model))):
-        yield f"it serves version {number}, which is not there"
+        yield f"it serves version {number}, which is not in the repository"
 
 
 def _alias(context: Context, of: Environment, repository: Repository, model: str) -> Iterator[Discrepancy]:
@@ -153,8 +153,8 @@ def _alias(context: Context, of: Environment, repository: Repository, model: str
     registered = _aliased(context, model, of.name)
     serves = version_called(target, published, registered)
     if serves != registered:
-        has, says = ("no version" if number is None else f"version {number}" for number in (serves, registered))
-        what = f"{of.name} has {has} of it here, and by the registry's alias {of.name} it should have {says}"
+        has, expects = ("no version" if number is None else f"version {number}" for number in (serves, registered))
+        what = f"{of.name} has {has} here, but the registry's alias {of.name} has {expects}"
         kind: Kind = "missing" if serves is None else "alias"
         yield Discrepancy(kind=kind, where=repository.where, model=model, version=serves, what=what)
 
@@ -177,10 +177,10 @@ def _aliased(context: Context, model: str, alias: str) -> int | None:
 
 # --- prune
 def unserved(context: Context, environment: str, model: str | None = None) -> list[Unserved]:
-    """Return the versions of an environment that can go. Raises TidegateError.
+    """Return the versions of an environment that `prune` can remove. Raises TidegateError.
 
-    Kept are those that are served, that an alias or a definition names, that a rollback would go back to, and those
-    that the registry does not have. What is not served and not as it was registered can go whatever wants it.
+    Served versions are kept, versions that an alias or the definition names, versions that a rollback needs, and
+    versions that are not in the registry. A damaged version is returned even if it is needed, unless it is served.
     """
     of = context.environment(environment)
     found = []
@@ -194,9 +194,9 @@ def unserved(context: Context, environment: str, model: str | None = None) -> li
 
 
 def prune(context: Context, environment: str, shown: Sequence[Unserved]) -> list[Unserved]:
-    """Remove those that were shown and that are still not served, where the caller may bring versions in; return them.
+    """Remove those of the shown versions that are still not served, and return them.
 
-    Raises TidegateError: BusyError for a model whose configuration was written just now.
+    The caller needs the permission to deploy. Raises TidegateError: BusyError if a configuration changed recently.
     """
     of = context.environment(environment)
     removed = []
@@ -209,7 +209,7 @@ def prune(context: Context, environment: str, shown: Sequence[Unserved]) -> list
                 still = _unserved(context, of, target, repository, {each.version for each in here})
                 if still and (age := repository.config_age(name)) < LOADED_SECONDS:
                     left = LOADED_SECONDS - age
-                    what = f"{name} was changed {max(0, age):.0f} s ago: Triton may still be loading what is to go"
+                    what = f"{name} was changed {max(0, age):.0f} s ago: Triton may still load the versions to remove"
                     do = f"run the command again in {left / 60:.0f} minutes"
                     raise BusyError(what, where=repository.where, do=do, retry_after=left)
                 for each in here:
@@ -228,11 +228,11 @@ def _unserved(
         return []
     published, registered = repository.configs.read_published(text), _registered(context, model)
     if published.owner is None or not registered:
-        return []  # not ours
+        return []  # not published by Tidegate
     records = context.records(model)
     if records.unreadable:
-        return []  # one of them may say that an environment has it
-    served = {published.owner, *published.served} if published.served else set()  # what was withdrawn needs nothing
+        return []  # an unreadable record may contain the version that an environment has
+    served = {published.owner, *published.served} if published.served else set()  # a withdrawn model needs no version
     kept = set(target.named)
     for number in (current(records, of.name), context.alias(model, of.name)):
         if number is not None:

@@ -1,4 +1,4 @@
-"""Whether an entry fits where it is to go: asked before anything is written there."""
+"""Checks an entry against its target before anything is written there."""
 
 import os
 from collections.abc import Collection, Iterable, Sequence
@@ -20,19 +20,19 @@ from .target import Placement, Target, command_into, homes
 
 
 def refuse(findings: Collection[Finding], what: str, where: str) -> list[str]:
-    """Raise UsageError when there are errors among them; return the warnings as sentences."""
+    """Raise UsageError if the findings include errors. Otherwise return them as sentences."""
     if bad := errors(findings):
         lines = (f"{each.where or where}: {each.what}" + (f" ({each.why})" if each.why else "") for each in bad)
         do = "; ".join(dict.fromkeys(each.do for each in bad if each.do))
-        do = do or "correct the entry and register it again; `tidegate model check` shows the same"
+        do = do or "correct the entry and register it again. `tidegate model check` reports the same errors"
         raise UsageError(what, where=where, why="".join(f"\n    {line}" for line in lines), do=do)
     return [f"{each.where}: {each.what}" if each.where else each.what for each in findings]
 
 
 def against_environments(entry: Path, model: str) -> list[Finding]:
-    """Return, as warnings, what keeps the environments of TIDEGATE_ENVIRONMENTS from serving an entry as this model.
+    """Return warnings about the servers of TIDEGATE_ENVIRONMENTS that could not serve an entry as this model.
 
-    If none of them has a model of this name, any server might serve it, and only its backend is looked at.
+    If no environment has a model of this name, check only that some server has its backend.
     """
     if not os.environ.get(ENVIRONMENTS, "").strip():
         return []
@@ -56,8 +56,8 @@ def against_environments(entry: Path, model: str) -> list[Finding]:
 
 
 def memory_unknown(entry: Path) -> list[Finding]:
-    """Return the advisory that the files of an entry do not show how much memory it needs, if that is so and the
-    environments of TIDEGATE_ENVIRONMENTS do not all declare it."""
+    """Return an advisory if an entry's files do not show how much memory it needs, and an environment of
+    TIDEGATE_ENVIRONMENTS does not declare it."""
     kind = kind_of_entry(entry)
     config = entry / kind.configs.CONFIG
     text = config.read_text(errors="replace") if config.is_file() else ""
@@ -72,14 +72,13 @@ def memory_unknown(entry: Path) -> list[Finding]:
 def _memory_unknown(backend: str) -> Finding:
     what = f"its files do not show how much memory it needs: the backend {backend} can load weights from elsewhere"
     why = (
-        "in an on-demand pool the first load counts as the median of the pool's models, runs alone and is measured; "
-        "nothing checks a preload pool"
+        "in an on-demand pool, the first load reserves the median size of the pool's models, runs alone and is "
+        "measured. In a preload pool, nothing is checked"
     )
     return advisory(what, "", why, "have the platform admin declare its footprint under `models` of the definition")
 
 
 def _server_has(of: Sequence[Placement]) -> ServerHas:
-    """Return what all of these servers have."""
     gpus = [home.pool.gpus for home in of if home.pool.gpus is not None]
     releases = [home.server.release for home in of if home.server.release]
     return {
@@ -90,20 +89,20 @@ def _server_has(of: Sequence[Placement]) -> ServerHas:
 
 
 def check_staged(staged: Path, target: Target, repository: Repository) -> list[Finding]:
-    """Check an entry that was fetched, for the servers that read it there, and beside the models that are there."""
+    """Check a fetched entry against its servers and together with the models in the repository."""
     bring = partial(command_into, target.homes[0].environment)
     return target.kind.check_staged(staged, target.model, repository, bring=bring, **_server_has(target.homes))
 
 
 def check_fits(target: Target, entry_config: str, manifest: Manifest, peak: int) -> list[Finding]:
-    """Check an entry against the pools that are to serve it; `peak` versions are loaded at one time."""
+    """Check an entry against the pools that will serve it. `peak` versions are in memory at one time."""
     files = [StoredFile(each.path, each.size) for each in manifest.files]
     found = target.kind.check_backend(target.model, entry_config, files, _backends(target.homes))
     which, code = target.kind.needs_gpu(entry_config), target.kind.code_backend(entry_config, files)
-    do = "ask the platform admin for a pool with a GPU, or let it run on the processor"
+    do = "have the platform admin provide a pool with a GPU, or configure the model for the CPU"
     for home in target.homes:
         if which is not None and not home.pool.gpu:
-            what = f"the backend {which} wants a GPU, and the pool {_pool(home)} has none"
+            what = f"the backend {which} requires a GPU, but the pool {_pool(home)} has none"
             found.append(error(what, target.kind.configs.CONFIG, do=do))
         if code is not None and home.model.footprint_bytes is None:
             found.append(_memory_unknown(code))
@@ -113,33 +112,33 @@ def check_fits(target: Target, entry_config: str, manifest: Manifest, peak: int)
 
 
 def _backends(of: Iterable[Placement]) -> set[str] | None:
-    """Return the backends that every server has; None where one does not say."""
+    """Return the backends that every server has, or None if a server declares none."""
     has = [set(home.server.backends) for home in of]
     return set.intersection(*has) if all(has) else None
 
 
 def _in_memory(home: Placement, manifest: Manifest, peak: int) -> list[Finding]:
-    room = home.pool.capacity_bytes or home.pool.memory_bytes
-    if room is None:
+    memory = home.pool.capacity_bytes or home.pool.memory_bytes
+    if memory is None:
         return []
-    mine, has = home.model, f"and the pool {_pool(home)} has room for {_mib(room)}"
+    mine, has = home.model, f"but the pool {_pool(home)} has {_mib(memory)}"
     needs, how = mine.footprint_bytes, "declared"
     if needs is None:
         size = sum(file.size for file in manifest.files if file.path.startswith(f"{ENTRY_VERSION}/"))
         needs, how = int(size * DISK_FACTOR), "estimated from its files"
-    if needs > room:
-        do = "make the model smaller, or ask the platform admin for a pool of a larger slice"
+    if needs > memory:
+        do = "reduce the model's size, or have the platform admin provide a larger slice"
         return [error(f"it needs {_mib(needs)} ({how}), {has}", "", do=do)]
-    beside = 0
-    if home.pool.loading == "preload":  # which has all of its models at one time
+    others_need = 0
+    if home.pool.loading == "preload":  # all of its models are in memory
         of_pool = [each for each in home.plane.models if (each.server, each.pool) == (mine.server, mine.pool)]
-        beside = sum(each.footprint_bytes or 0 for each in of_pool if each.name != mine.name)
-    if needs * peak + beside <= room:
+        others_need = sum(each.footprint_bytes or 0 for each in of_pool if each.name != mine.name)
+    if needs * peak + others_need <= memory:
         return []
-    others = f", beside the {_mib(beside)} that the pool's other models are declared to need" if beside else ""
-    may = f"while it comes in, {peak} versions are loaded at one time, which may need {_mib(needs * peak)}"
-    why = "Triton loads every version again, beside itself, when the configuration or an alias changes"
-    do = "ask the platform admin for a larger slice, or, where an alias routes the model, to let the newest be called"
+    others = f", in addition to the {_mib(others_need)} declared for the pool's other models" if others_need else ""
+    may = f"during the deployment {peak} versions are in memory, which can need {_mib(needs * peak)}"
+    why = "Triton loads every version a second time when the configuration or an alias changes"
+    do = "have the platform admin provide a larger slice, or remove `alias` so that the newest version is called"
     return [warning(f"{may} ({how} for each){others}, {has}", "", why, do)]
 
 

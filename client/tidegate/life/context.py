@@ -1,4 +1,4 @@
-"""What every operation works with: the environments, the registry, and ways to repositories and proxies."""
+"""The environments, registry, repositories and proxies that every operation uses."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,35 +19,33 @@ from .target import Placement
 
 @dataclass
 class Context:
-    """One per command; repositories and proxies are opened when they are wanted, and proxies once each."""
+    """One per command. It opens repositories on each use, and each proxy once."""
 
     known: Environments
     registry: Registry
     mounted: Mounts = field(default_factory=mounts)
-    public_key: Path | None = None  # Versions must be signed with its other half; None: they need no signature.
-    tell: Callable[[str], None] = lambda _text: None  # is told of each step, in words
+    public_key: Path | None = None  # Versions must be signed with its private key. None: no signature is required.
+    tell: Callable[[str], None] = lambda _text: None  # called with a text for each step
     progress: Progress = silent
     wait_seconds: float = WAIT_SECONDS
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     _proxies: dict[str, ProxyClient] = field(default_factory=dict)
 
     def now_after(self, latest: datetime | None) -> datetime:
-        """Return the time of now; after the latest one, by a clock that went ahead: the order is that of the lock."""
+        """Return the time, or a microsecond after `latest` if another clock is ahead: records keep their order."""
         now = self.now()
         return now if latest is None or now > latest else latest + timedelta(microseconds=1)
 
     def environment(self, name: str) -> Environment:
-        """Return the environment of this name. Raises NotFoundError."""
         return environment(name, self.known)
 
     def proxy(self, plane: Plane) -> ProxyClient:
-        """Return a client of a data plane's proxy."""
         if plane.proxy_url not in self._proxies:
             self._proxies[plane.proxy_url] = ProxyClient(plane.proxy_url)
         return self._proxies[plane.proxy_url]
 
     def repository(self, home: Placement) -> Repository:
-        """Return the repository of a server. Raises UsageError where its dataset is not mounted here."""
+        """Return the repository of a server. Raises UsageError if its dataset is not mounted here."""
         location = home.server.location
         if not isinstance(location, DatasetLocation):
             return open_repository(location.url, home.kind.configs)
@@ -55,18 +53,18 @@ class Context:
         return open_repository(folder, home.kind.configs)
 
     def records(self, model: str, *, aloud: bool = True) -> Records:
-        """Return what was done with a model's versions, in the names of now; `aloud` tells what cannot be read."""
+        """Return the records of a model under the current names. `aloud` reports unreadable records."""
         found = self.registry.records(model)
         for each in found.unreadable if aloud else ():
-            self.tell(f"warning: {each} cannot be read, and was left out: find out who did that, and mend it")
+            self.tell(f"warning: {each} cannot be read and was skipped. Find out who wrote it, and repair it")
         return Records(map(self._in_names_of_now, found), found.unreadable)
 
     def attempts(self, model: str) -> Records:
-        """Return what began with a model's versions, and what failed, in the names of now."""
+        """Return the records of started and failed operations of a model, under the current names."""
         return Records(map(self._in_names_of_now, self.registry.attempts(model)))
 
     def alias(self, model: str, environment: str) -> int | None:
-        """Return the version that the registry's alias of an environment says, under any name that it has had."""
+        """Return the version of an environment's alias in the registry, under its current or a former name."""
         names = next((_names(each) for each in self.known.environments if each.name == environment), [environment])
         found = (self.registry.alias(model, name) for name in names)
         return next((number for number in found if number is not None), None)
@@ -78,21 +76,20 @@ class Context:
         return record
 
     def who(self, home: Placement) -> WhoAmI:
-        """Return by which name the proxy there knows the caller. Raises RefusedError, UnreachableError."""
+        """Return the caller's identity at the proxy. Raises RefusedError, UnreachableError, UsageError."""
         who = self.proxy(home.plane).whoami()
         if who.environment != home.environment.name:
-            what = f"the proxy is that of {who.environment}, and not of {home.environment.name}"
-            do = "ask your platform admin to run `tidegate environments` again"
+            what = f"the proxy serves {who.environment}, not {home.environment.name}"
+            do = "have your platform admin run `tidegate environments` again"
             raise UsageError(what, where=home.plane.proxy_url, do=do)
         return who
 
     def close(self) -> None:
-        """Close all connections."""
         for proxy in self._proxies.values():
             proxy.close()
         self._proxies.clear()
 
 
 def _names(item: Environment | Plane) -> list[str]:
-    """Return the names that something has had, the one of now first."""
+    """Return the current name and the former names, the newest first."""
     return [item.name, *reversed(item.formerly or ())]

@@ -1,6 +1,6 @@
-"""The three ways in which a version comes into an environment, and the rules of each. They raise TidegateError.
+"""Deploy, promote and roll back, with their rules. All functions raise TidegateError.
 
-A model is named as `fraud`, or `fraud@3` and `fraud@champion` for one version.
+A model is `fraud`, or `fraud@3` and `fraud@champion` for one version.
 """
 
 from collections.abc import Sequence
@@ -19,22 +19,22 @@ from .target import command_into, homes, targets
 
 
 def deploy(context: Context, model: str, to: str | None = None) -> Outcome:
-    """Bring a version, the latest if none is said, into an environment that takes any: the only one without `to`."""
+    """Deploy a version (default: the latest) to an environment that accepts any (default: the only one)."""
     name, which = _wanted(model)
     of = context.environment(to) if to is not None else _open_environment(context)
     if of.promotion.source is not None:
-        raise RefusedError(f"{of.name} takes versions from {of.promotion.source}", do=command_into(of, model))
+        raise RefusedError(f"{of.name} accepts only versions from {of.promotion.source}", do=command_into(of, model))
     return _bring(context, "deploy", name, which or LATEST, of)
 
 
 def promote(context: Context, model: str, to: str) -> Outcome:
-    """Bring a version into an environment that takes them from another one, which says which if you do not."""
+    """Promote a version (default: the one of the source environment) to an environment that has a source."""
     name, which = _wanted(model)
     of = context.environment(to)
     source = of.promotion.source
     if which is None:
         if source is None:
-            what = f"{of.name} takes versions from no other environment, so that it must be said which one"
+            what = f"{of.name} has no source environment, so you must name the version"
             raise UsageError(what, do=command_into(of, f"{name}@<version>"))
         which = str(context.alias(name, source) or "")
         if not which:
@@ -44,25 +44,25 @@ def promote(context: Context, model: str, to: str) -> Outcome:
 
 
 def rollback(context: Context, model: str, environment: str, to: int | None = None) -> Outcome:
-    """Go back to the version that was there before, or to another one that the environment has had.
+    """Go back to the previous version, or to another one that the environment had.
 
-    A rollback that was stopped half way is finished; a deployment that was, is taken back.
+    Completes an interrupted rollback. Reverts an interrupted deployment.
     """
     of = context.environment(environment)
     records = context.records(model, aloud=False)
     if to is None and records.unreadable:
-        what = f"it cannot be learned which version {of.name} had before"
-        why = f"{records.unreadable[0]} cannot be read: what was there may have said it"
-        raise IntegrityError(what, why=why, do="find out who did that, and mend it; or say --version")
+        what = f"the previous version of {of.name} is unknown"
+        why = f"{records.unreadable[0]} cannot be read, and may have contained it"
+        raise IntegrityError(what, why=why, do="find out who wrote it, and repair it, or pass --version")
     number = to if to is not None else _target(context, of, model, records)
     if all(each.version != number or each.environment != of.name for each in records):
-        do = f"tidegate history {model} shows which were; new ones come by `tidegate deploy` and `tidegate promote`"
+        do = f"run `tidegate history {model}` to see its versions, or deploy or promote a new version"
         raise RefusedError(f"version {number} of {model} was never in {of.name}", do=do)
     return _bring(context, "rollback", model, number, of)
 
 
 def may(context: Context, of: Environment, model: str) -> WhoAmI:
-    """Ask every proxy for the caller's name, and check the permission; the first one's answer is written down."""
+    """Query every proxy for the caller's name, and check the permission. The first identity is recorded."""
     found = []
     for home in homes(of, model):
         found.append(context.who(home))
@@ -73,20 +73,20 @@ def may(context: Context, of: Environment, model: str) -> WhoAmI:
 def _wanted(text: str) -> tuple[str, str | None]:
     model, at, which = text.partition("@")
     if not model or (at and not which):
-        raise UsageError(f"{text!r} is no model", do="write its name, or its name and a version or alias: fraud@3")
+        raise UsageError(f"{text!r} is not a model", do="write its name, optionally with a version or alias: fraud@3")
     return model, which or None
 
 
 def _open_environment(context: Context) -> Environment:
     found = [each for each in context.known.environments if each.promotion.source is None]
     if len(found) != 1:
-        why = f"environments that take any version: {', '.join(each.name for each in found) or 'none'}"
-        raise UsageError("it must be said where to", why=why, do="--to <name>")
+        why = f"environments that accept any version: {', '.join(each.name for each in found) or 'none'}"
+        raise UsageError("you must name the environment", why=why, do="pass --to <name>")
     return found[0]
 
 
 def _bring(context: Context, what: Operation, model: str, which: int | str, of: Environment) -> Outcome:
-    """Bring a version into an environment as the caller, where its rules allow it; a rollback has passed them."""
+    """Publish a version to an environment if its rules allow it. A rollback is only subject to the permission."""
     version = context.registry.version(model, which)
     who = may(context, of, model)
     if what != "rollback":
@@ -95,20 +95,20 @@ def _bring(context: Context, what: Operation, model: str, which: int | str, of: 
 
 
 def _check_rules(context: Context, of: Environment, version: RegisteredVersion, who: WhoAmI) -> None:
-    asked, number = of.promotion, version.number
-    if asked.separation_of_duties:
+    rule, number = of.promotion, version.number
+    if rule.separation_of_duties:
         rules.other_than_who_registered(of.name, number, version.registered_by, who, version.unproven)
-    if asked.source is not None:
-        records = context.records(version.model, aloud=False)  # what is none among them is told by `bring`
-        do = command_into(context.environment(asked.source), f"{version.model}@{number}")
-        rules.was_in(asked.source, of.name, number, records, do)
-        if asked.soak_hours:
-            failures = _failures(context, context.environment(asked.source), version)
-            rules.has_soaked(asked.source, number, asked.soak_hours, records, failures, context.now())
+    if rule.source is not None:
+        records = context.records(version.model, aloud=False)  # `publish_version` reports unreadable ones
+        do = command_into(context.environment(rule.source), f"{version.model}@{number}")
+        rules.was_in(rule.source, of.name, number, records, do)
+        if rule.soak_hours:
+            failures = _failures(context, context.environment(rule.source), version)
+            rules.has_soaked(rule.source, number, rule.soak_hours, records, failures, context.now())
 
 
 def _failures(context: Context, source: Environment, version: RegisteredVersion) -> int | None:
-    """Return how many calls of the version failed in an environment, as its servers count; None where one does not."""
+    """Return how many calls of a version failed in an environment. None if a server has no count of it."""
     failures = 0
     for home in homes(source, version.model):
         if not home.kind.speaks_v2:
@@ -125,22 +125,22 @@ def _failures(context: Context, source: Environment, version: RegisteredVersion)
 def _target(context: Context, of: Environment, model: str, records: Sequence[Record]) -> int:
     recorded = current(records, of.name)
     if recorded is None and (changes := of_environment(records, of.name)):
-        return changes[-1].version  # it was taken out
+        return changes[-1].version  # the model was undeployed
     if recorded is None:
         raise NotFoundError(f"{of.name} has never had a version of {model}")
     previous = before(records, of.name, recorded)
     serves = _serves(context, of, model)
     if serves is not None and serves not in (recorded, previous):
-        return recorded  # a deployment came as far as serving, and no further
+        return recorded  # an interrupted deployment: another version is already called
     if previous is None:
-        what = f"version {recorded} is the first of {model} in {of.name}: there is none to go back to"
-        do = f"tidegate rollback {model} --in {of.name} --version <number>, for one that was there"
+        what = f"version {recorded} of {model} is the first in {of.name}, so there is no previous version"
+        do = f"to choose one that was there, run: tidegate rollback {model} --in {of.name} --version <number>"
         raise NotFoundError(what, do=do)
     return previous
 
 
 def _serves(context: Context, of: Environment, model: str) -> int | None:
-    """Return the version that is called now; None where the definition shares the calls out."""
+    """Return the version that is called now, or None if the definition splits the traffic."""
     target = targets(of, model)[0]
     repository = context.repository(target.homes[0])
     if (text := repository.config(model)) is None:

@@ -1,7 +1,7 @@
-"""What is to become of one repository: its configuration before, while both versions serve, and afterwards.
+"""The plan for one repository: its configuration before the change, while both versions are served, and afterwards.
 
-Triton loads every served version anew when anything but the set of served versions changes. So nothing else changes
-that need not: an alias stands in the configuration only where the definition has the model called by one.
+Triton reloads every served version if anything but the set of served versions changes. So the plan changes nothing else
+unnecessarily: the configuration has an alias only if the definition calls the model by one.
 """
 
 from collections.abc import Collection, Mapping
@@ -18,31 +18,31 @@ from .target import Target
 
 @dataclass(frozen=True)
 class History:
-    """Versions that an environment has and had, from the registry's records."""
+    """The versions that an environment has and had, from the registry's records."""
 
-    current: int | None = None  # the version that it has
+    current: int | None = None  # the version that the environment has
     ever: frozenset[int] = frozenset()
-    """Versions that came to the end of their way."""
+    """Versions whose deployment was completed."""
     named: int | None = None
-    """The version that the registry's alias names: it had been seen to be called before that was moved."""
+    """The version of the registry's alias, which moves only after calls went to that version."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The configurations of one repository before, during and after a version comes in."""
+    """The configurations of one repository before, during and after a deployment."""
 
     target: Target
     repository: Repository
     number: int
-    old: int | None  # the version that is called there now
-    now: str | None  # the configuration that is there now, whatever left it so
-    before: str | None  # the configuration to go back to when it comes to nothing; None where the model is new
-    first: str  # the configuration under which old and new serve, and calls by an alias still go to the old one
-    last: str  # the one under which they go to the new one, and the newest is the new one
-    fresh: bool  # whether nobody has been seen to serve the version yet
+    old: int | None  # The version that is called now.
+    now: str | None  # The current configuration, even if an interrupted run wrote it.
+    before: str | None  # The configuration to restore after a failure. None for a new model.
+    first: str  # Serves old and new. Calls by an alias still go to the old version.
+    last: str  # Calls by an alias, and calls of the newest version, go to the new one.
+    fresh: bool  # Whether no completed deployment has served the version.
 
     def is_there(self, manifest: Manifest) -> bool:
-        """Whether the version lies in the repository; while it is not served, with all files: an upload may be cut."""
+        """Whether the version is in the repository, complete if it is not served: an upload may have stopped."""
         configs = self.repository.configs
         if self.number not in self.repository.versions(self.target.model):
             return False
@@ -53,54 +53,54 @@ class Plan:
 
     @property
     def peak(self) -> int:
-        """How many versions are loaded at one time, at the most, while it comes in."""
+        """The highest number of versions in memory at one time during the deployment."""
         way = [text for text in (self.before, self.first, self.last) if text is not None]
         pairs = zip([None, *way], way, strict=False)
         return max(self.repository.configs.loaded_at_once(one, other) for one, other in pairs)
 
     def put_back(self) -> str:
-        """Have the servers serve what they served before, and nothing else; the version stays, for the next run.
+        """Serve again what was served before, and nothing else. The files of the version stay for the next run.
 
-        Return what is so then.
+        Return a description of the result.
         """
         repository, model, configs = self.repository, self.target.model, self.repository.configs
         text, follows = repository.config(model), self.target.kind.follows_repository
         if text == self.before:
-            return "what served before serves on"  # nothing was written
+            return "the served versions are unchanged"  # nothing was written
         if self.before is not None and configs.read_published(self.before).served:
             repository.write_config(model, self.before)
         else:
-            repository.withdraw(model)  # Triton would try to load it again and again
+            repository.withdraw(model)  # otherwise Triton would retry the load forever
             if follows:
-                return (
-                    "where nothing served before, it may answer until its servers have looked at the repository again"
-                )
+                return "on servers without an earlier version, it can answer until they poll the repository again"
         is_newest = self.target.newest and self.number == max(configs.read_published(self.first).served)
         if follows and (text == self.last or (text == self.first and is_newest)):
-            return f"where calls may have been answered by version {self.number}, what served before serves again"
-        return "what served before serves on"
+            return (
+                f"on servers where version {self.number} may have answered calls, the earlier version is served again"
+            )
+        return "the served versions are unchanged"
 
 
 def make_plan(target: Target, repository: Repository, number: int, entry_config: str, had: History) -> Plan:
     """Return the plan for a version whose entry has this configuration.
 
-    Raises UsageError for a model that somebody else put there.
+    Raises UsageError if the repository has a model that Tidegate did not publish.
     """
     model, configs = target.model, repository.configs
     there = frozenset(repository.versions(model))
     text = repository.config(model)
     published = configs.read_published(text) if text is not None else None
     if (published is None and there) or (published is not None and published.owner is None):
-        what = f"a model {model} lies in the repository that was not published by tidegate"
-        why = "what it is made of is in no registry, so that it could be neither verified nor brought back"
-        do = "register it; then, when nobody needs it for a minute, move its folder away and run the command again"
+        what = f"the repository has a model {model} that tidegate did not publish"
+        why = "it is in no registry, so it could be neither verified nor restored"
+        do = "register it. Then move its directory away while it is not in use, and run the command again"
         raise UsageError(what, where=repository.where, why=why, do=do)
     aliases = published.aliases if published is not None else {}
     old = version_called(target, published, had.current)
     named = set(target.named & there)
     served = set(published.served) if published is not None else set()
-    # A version that is called already stays as it is, with what a rollback goes back to. A run that was killed after
-    # its cut-over left the version that the records tell, which proxies may still call.
+    # Keep a version that is called already, and the version that a rollback needs. After its switch, a killed run left
+    # the recorded version too, because proxies may still call it.
     kept = named | (served & (had.ever if number == old == had.current else {old, had.current}))
 
     def aliased(to: int | None) -> dict[str, int]:
@@ -115,19 +115,19 @@ def make_plan(target: Target, repository: Repository, number: int, entry_config:
     fresh = published is None or number not in published.served or number not in had.ever
     before = None
     if number == old and number not in (had.current, had.named):
-        # An earlier run had calls go to the version already, and did not come to its end.
+        # An earlier run switched calls to the version, but was not completed.
         back = had.current if had.current in there else None
         left = named | ({back} if back is not None else set())
         before = config_of(repository, model, left, back, aliased(back))
     elif published is not None:
-        # Not the configuration of a run that stopped half way, but the one before.
+        # Restore the configuration before an interrupted run, not the one that it left.
         half = set(published.served) - had.ever - target.named - {old, *aliases.values()}
         before = text if not half else config_of(repository, model, set(published.served) - half, old, aliases)
     return Plan(target, repository, number, old, text, before, first, last, fresh)
 
 
 def version_called(target: Target, published: Published | None, recorded: int | None) -> int | None:
-    """Return the version that is called: its alias says it, else the records if it is served, else it is the newest."""
+    """Return the version that is called: the alias's, else the recorded one if it is served, else the newest."""
     if published is None:
         return None
     found = [published.aliases[name] for name in sorted(target.aliases) if name in published.aliases]
@@ -141,7 +141,7 @@ def version_called(target: Target, published: Published | None, recorded: int | 
 def config_of(
     repository: Repository, model: str, served: Collection[int], called: int | None, aliases: Mapping[str, int]
 ) -> str | None:
-    """Return the configuration under which these versions serve; None where there are none."""
+    """Return the configuration that serves these versions, or None without versions."""
     if not served:
         return None
     owner = called if called is not None else max(served)
@@ -150,7 +150,7 @@ def config_of(
 
 
 def published_entry_config(repository: Repository, model: str, number: int) -> str:
-    """Return the configuration of a published version's entry; an empty one where it has none. Raises UsageError."""
+    """Return the configuration in a published version's entry. Empty if it has none. Raises UsageError."""
     path = published_path(repository.configs.CONFIG, number)
     if all(file.path != path for file in repository.files(model)):
         return ""
@@ -158,9 +158,9 @@ def published_entry_config(repository: Repository, model: str, number: int) -> s
 
 
 def registered_config(registry: Registry, version: RegisteredVersion, manifest: Manifest, name: str) -> str:
-    """Return the configuration as it was registered; an empty one where the entry has none. Raises UsageError."""
+    """Return the registered configuration of a version. Empty if the entry has none. Raises UsageError."""
     if all(file.path != name for file in manifest.files):
-        return ""  # the server makes one up
+        return ""  # the server generates one
     where = f"{registry.where}: version {version.number} of {version.model}"
     return _text(registry.read_file(version, name), name, where)
 
@@ -169,5 +169,5 @@ def _text(content: bytes, name: str, where: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        do = "mend the entry, and register it again"
-        raise UsageError(f"{name} is no text in UTF-8", where=where, why=str(error), do=do) from None
+        do = "correct the entry, and register it again"
+        raise UsageError(f"{name} is not valid UTF-8", where=where, why=str(error), do=do) from None

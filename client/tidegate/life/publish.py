@@ -1,8 +1,7 @@
-"""Brings a registered version into an environment: deploy, promote and rollback are this, under different rules.
+"""Publishes a registered version to an environment. Deploy, promote and rollback all use it, under different rules.
 
-Every step can be done again, and a step that was done costs a look. Until calls go to the new version everywhere, every
-failure puts the configurations back; a run that is killed leaves the old version serving beside the new one, and the
-next run goes on.
+Every step is idempotent, and a completed step costs one check. Until calls go to the new version everywhere, a failure
+restores the configurations. A run that is killed leaves both versions served, and the next run continues.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,23 +31,23 @@ class Outcome(Message):
     version: int
     environment: str
     previous: int | None  # the version that the environment had before
-    changed: bool  # whether anything was to be done
+    changed: bool  # whether anything had to be done
     who: str
     planes: tuple[str, ...]
-    notes: tuple[str, ...] = ()  # what is worth knowing all the same
+    notes: tuple[str, ...] = ()  # warnings for the user
 
 
 def publish_version(
     context: Context, what: Operation, version: RegisteredVersion, of: Environment, who: str
 ) -> Outcome:
-    """Bring a version, which the rules allow, into an environment; it serves everywhere when this returns.
+    """Publish a version to an environment. The rules must allow it. It is served everywhere when this returns.
 
-    Raises TidegateError: BusyError where another publisher is at it, UnfinishedError where it came to nothing half way.
+    Raises TidegateError: BusyError if another publisher holds the lock, UnfinishedError if it failed on the way.
     """
     registry, model, number = context.registry, version.model, version.number
     if not is_alias(of.name):
-        cannot = f"no version can be recorded in {of.name}"
-        do = "have the platform admin give the environment another name, and `formerly` with this one"
+        cannot = f"the registry cannot record versions for an environment named {of.name}"
+        do = "have the platform admin rename the environment, and list this name in `formerly`"
         raise UsageError(cannot, why=ALIAS_RULE, do=do)
     everywhere = targets(of, model)
     manifest = registry.manifest(version)
@@ -61,7 +60,7 @@ def publish_version(
             locks.enter_context(repositories[key].lock(model, who))
         expected = context.alias(model, of.name)
         if of.formerly and expected is not None and registry.alias(model, of.name) != expected:
-            # The alias of its former name stays; under this name there is none yet.
+            # The alias under the former name stays. Under the new name there is none yet.
             registry.set_alias(model, of.name, expected, expect=None)
         records = context.records(model)
         ever = frozenset(each.version for each in records if each.what in BRINGS and each.environment == of.name)
@@ -72,22 +71,22 @@ def publish_version(
         run = _Run(context, version, manifest, of, plans)
         if expected not in (None, number, recorded := current(records, of.name)):
             has = "no version" if recorded is None else f"version {recorded}"
-            by_hand = f"the alias {of.name} of {model} was at version {expected} before, and the records say {has}"
-            run.notes.append(f"{by_hand}: find out who moved it")
+            by_hand = f"the alias {of.name} of {model} was at version {expected}, but the records have {has}"
+            run.notes.append(f"{by_hand}. Find out who moved it")
         changed = any(plan.now != plan.last for plan in plans)
         to_do = changed or any(current(records, of.name, home.plane.name) != number for _, home in run.homes)
         locks.enter_context(attempted(context, what, version, of, who) if to_do else nullcontext())
         for plan in plans:
             run.check(plan, entry_config)
-        what_failed = f"version {number} of {model} did not come into {of.name}"
+        what_failed = f"version {number} of {model} did not reach {of.name}"
         if not to_do:
-            what_failed = f"{of.name} has version {number} of {model} already, and it was not seen to be called"
+            what_failed = f"{of.name} already has version {number} of {model}, but calls may not reach it"
         ways_back = {plan.repository.where: plan.put_back for plan in plans}
         with put_back_on_failure(context, what_failed, ways_back, run.notes):
             if changed:
                 for plan in plans:
                     run.publish(plan)
-            # Also where a run that was killed had written the last configuration: it may have seen no answer.
+            # An interrupted run may have written the last configuration without testing the version.
             if to_do:
                 run.try_out()
                 run.check_alias(expected)
@@ -95,7 +94,7 @@ def publish_version(
                 plan.repository.write_config(model, plan.last)
             for _, home in run.homes:
                 until_called(context, home, number)
-        with run.told_on_failure():
+        with run.explained_failure():
             if expected != number:
                 registry.set_alias(model, of.name, number, expect=expected)
             previous = run.write_down(what, who, records)
@@ -110,7 +109,7 @@ def publish_version(
 
 @dataclass
 class _Run:
-    """The steps by which one version comes into one environment. What is done already costs a look."""
+    """The steps that publish one version to one environment. A completed step costs one check."""
 
     context: Context
     version: RegisteredVersion
@@ -121,11 +120,10 @@ class _Run:
 
     @property
     def homes(self) -> list[tuple[Plan, Placement]]:
-        """Every data plane that it comes to, with the plan for the repository that it reads."""
         return [(plan, home) for plan in self.plans for home in plan.target.homes]
 
     def check(self, plan: Plan, entry_config: str) -> None:
-        """Have the files here or at hand, and everything looked at, before anything is written."""
+        """Verify the files in the repository, or fetch and check them. Writes nothing to the repository."""
         repository, model, number = plan.repository, self.version.model, self.version.number
         cannot = f"{model} version {number} cannot be served there"
         self.notes += refuse(check_fits(plan.target, entry_config, self.manifest, plan.peak), cannot, repository.where)
@@ -133,10 +131,10 @@ class _Run:
             with self.context.progress(f"verifying version {number} in {repository.where}", self.manifest.size) as done:
                 wrong = repository.differences(model, number, self.manifest, done)
             if wrong:
-                what = f"version {number} in the repository is not what was registered: {'; '.join(wrong[:5])}"
+                what = f"version {number} in the repository differs from what was registered: {'; '.join(wrong[:5])}"
                 do = (
-                    "find out who changed it; `tidegate verify` shows all of it. A version is never written over: "
-                    "if nobody is served by it, remove it with `tidegate prune` and run this again"
+                    "find out who changed it. `tidegate verify` lists all differences. A version is never overwritten: "
+                    "if it is not served, remove it with `tidegate prune` and run this again"
                 )
                 raise IntegrityError(what, where=f"{repository.where}/{model}", do=do)
         else:
@@ -150,10 +148,10 @@ class _Run:
             self.notes += refuse(beside, cannot, repository.where)
 
     def publish(self, plan: Plan) -> None:
-        """Lay the version into the repository, and have Triton serve it beside the old one."""
+        """Copy the version into the repository, and serve it together with the old version."""
         repository, model, number = plan.repository, self.version.model, self.version.number
         if plan.is_there(self.manifest):
-            # What serves already, and is as it was registered, needs no second configuration on its way.
+            # A version that is served already and unchanged needs no intermediate configuration.
             if plan.fresh:
                 repository.write_config(model, plan.first)
             return
@@ -163,7 +161,7 @@ class _Run:
             repository.publish(model, number, staged, self.manifest, plan.first, done)
 
     def try_out(self) -> None:
-        """Wait until the version serves everywhere, and have it answer its golden request."""
+        """Wait until the version is served everywhere, and send it the golden request."""
         context, number = self.context, self.version.number
         golden = context.registry.golden(self.version)
         for plan, home in self.homes:
@@ -175,21 +173,21 @@ class _Run:
                 answers(context, home, number, golden)
                 context.tell(f"version {number} answers its golden request on {home.plane.name}")
         if golden is None:
-            self.notes.append("no golden request was registered with it, so it was not called")
+            self.notes.append("it was registered without a golden request, so it was not called")
 
     def check_alias(self, expected: int | None) -> None:
-        """Raise BusyError when somebody has moved the environment's alias since it was looked at first."""
+        """Raise BusyError if the environment's alias moved since this run read it."""
         registry, model = self.context.registry, self.version.model
         if (now := self.context.alias(model, self.of.name)) != expected:
             first, then = ("no version" if each is None else f"version {each}" for each in (expected, now))
-            what = f"the alias {self.of.name} of {model} was moved from {first} to {then} meanwhile"
-            do = "find out who did it (`tidegate history`), and run the same command again if it is still wanted"
+            what = f"the alias {self.of.name} of {model} moved from {first} to {then} meanwhile"
+            do = "find out who moved it (`tidegate history`), and run the same command again if it is still needed"
             raise BusyError(what, where=registry.where, do=do)
 
     def write_down(self, what: Operation, who: str, records: Sequence[Record]) -> int | None:
-        """Tag the version, and append the records that are not there yet; return the version that the environment had.
+        """Tag the version and append the missing records. Return the version that the environment had.
 
-        The records come last: as long as one is missing, the next run knows that this one did not come to its end.
+        The records are last: if one is missing, the next run knows that this one was not completed.
         """
         registry, number = self.context.registry, self.version.number
         source = self.of.promotion.source if what == "promote" else None
@@ -212,27 +210,26 @@ class _Run:
         return previous
 
     def unserved(self) -> Iterator[str]:
-        """Say where the definition has no calls go to the version."""
+        """Yield a warning for each data plane whose traffic split excludes the version."""
         for _, home in self.homes:
             shares = {share.version: share.weight for share in home.model.versions}
             if shares and not shares.get(self.version.number):
-                among = f"the definition shares them out among versions {', '.join(map(str, shares))}"
-                what = "raise its weight" if self.version.number in shares else f"name {self.version.number}"
+                among = f"the definition splits them among versions {', '.join(map(str, shares))}"
+                what = "raise its weight" if self.version.number in shares else f"add version {self.version.number}"
                 do = f"have the platform admin {what} there"
-                yield f"on {home.plane.name} calls do not go to it: {among}; {do}"
+                yield f"no calls go to it on {home.plane.name}: {among}. To change that, {do}"
 
     @contextmanager
-    def told_on_failure(self) -> Iterator[None]:
-        """Say what to do when the new version has begun to serve, and what is left to do fails."""
+    def explained_failure(self) -> Iterator[None]:
+        """Explain a failure after the new version is served, while the registry is updated."""
         name = f"version {self.version.number} of {self.version.model}"
-        what = f"{name} serves in {self.of.name}, and not all is written down"
-        do = "run the same command again: it does what is left; or `tidegate rollback`"
+        what = f"{name} is served in {self.of.name}, but the registry is not up to date"
+        do = "run the same command again to complete it, or run `tidegate rollback`"
         try:
             yield
         except (TidegateError, OSError) as error:
-            if (
-                isinstance(error, BusyError) and error.do
-            ):  # someone else moved the alias: another run would overwrite it
+            # If someone else moved the alias, another run would overwrite it.
+            if isinstance(error, BusyError) and error.do:
                 do = error.do
             raise UnfinishedError(what, why=str(error).removesuffix(f"\n  do: {do}"), do=do) from error
         except BaseException:
@@ -244,9 +241,10 @@ class _Run:
 def put_back_on_failure(
     context: Context, what: str, ways_back: dict[str, Callable[[], str]], notes: Sequence[str]
 ) -> Iterator[None]:
-    """Put every configuration back if the block fails; say `what` did not happen, and what is so after that.
+    """Restore every configuration if the block fails, and raise an error that explains `what` failed and the result.
 
-    `ways_back` are by their repositories. Each returns what is so then, or nothing if nothing was to be done.
+    `ways_back` has a function for each repository. It restores the configuration and describes the result. The text is
+    empty if there was nothing to restore.
     """
     try:
         yield
@@ -258,7 +256,7 @@ def put_back_on_failure(
             except (TidegateError, OSError) as worse:
                 left.append(f"{where}: {worse}")
         if left:
-            more.append("and its configuration could not be put back: " + "; ".join(left))
+            more.append("its configuration could not be restored: " + "; ".join(left))
         elif any(after):
             what = f"{what}: {'; '.join(filter(None, dict.fromkeys(after)))}"
         if not isinstance(error, TidegateError | OSError):
@@ -266,7 +264,7 @@ def put_back_on_failure(
             raise
         do, why = "run the same command again", plain(error)
         if isinstance(error, TidegateError):
-            do, why = error.do or do, str(error).removesuffix(f"\n  do: {error.do}")  # it stands at the end, once
+            do, why = error.do or do, str(error).removesuffix(f"\n  do: {error.do}")  # `do` is added once, at the end
         kind = type(error) if isinstance(error, BusyError | IntegrityError) else UnfinishedError
         raise kind(what, why="\n    ".join([why, *more]), do=do) from error
 
@@ -275,7 +273,7 @@ def put_back_on_failure(
 def attempted(
     context: Context, what: Operation, version: RegisteredVersion, of: Environment, who: str
 ) -> Iterator[None]:
-    """Write down that an operation begins, and why it failed: who is killed leaves the first alone."""
+    """Record that an operation starts, and why it failed. A killed run leaves only the first record."""
     record = Record(
         what=what, model=version.model, version=version.number, who=who, when=context.now(), environment=of.name,
         manifest_sha256=version.manifest_sha256, ended="interrupted",

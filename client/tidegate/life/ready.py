@@ -1,7 +1,4 @@
-"""Waiting for servers, as callers see them through the proxy.
-
-A version serves, answers, and is the one called; or nothing of a model serves any more.
-"""
+"""Waits, through the proxy, until servers serve a version, call it by default, or no longer serve a model."""
 
 import time
 from collections.abc import Callable, Collection, Iterable
@@ -18,34 +15,34 @@ from .target import Placement
 LOOK_SECONDS = 0.25
 ANSWER_SECONDS = 10.0
 POLL_SECONDS = 15.0
-"""Seconds in which an eviction policy has looked at its repository; of a preload pool the definition says how often."""
+"""Seconds in which an eviction policy has read its repository. The definition has the interval of a preload pool."""
 PRELOAD: Final = "preload"
 _GONE: Final = frozenset({"cold", "unknown", "quarantined", "queued", "failed", "unreachable"})
-"""States of a model at a replica, as `whereabouts` tells them, in which no call is answered."""
+"""States of a model at a replica in which it answers no calls."""
 
 
 class _StillServedError(errors.BusyError):
-    """A replica still serves what is to be gone."""
+    """A replica still serves a model that was withdrawn."""
 
 
 def until_served(context: Context, home: Placement, number: int, *, fresh: bool) -> str | None:
-    """Wait until a version serves; a fresh one everywhere. Raises UnfinishedError when it does not within the bound.
+    """Wait until a version is served, a fresh one at every replica. Raises UnfinishedError on timeout.
 
-    Returns a note where that cannot be seen from outside.
+    Returns a warning if this cannot be observed.
     """
     model, proxy = home.model.name, context.proxy(home.plane)
     missing = f"version {number} is not ready"
     if not home.kind.follows_repository:
         if number not in home.named:
-            try:  # the definition may be newer than what clients are told of it
+            try:  # the definition may be newer than environments.json
                 _loaded(context, home, number)
             except errors.NotFoundError:
                 raise _unnamed(home, number) from None
         _until(context, home, lambda: _loaded(context, home, number), missing, 0)
         return None
-    # What failed before is tried again at the next look; what fails only now is not loaded by a later one.
+    # A load that failed before this change may succeed at the next poll. One that fails after it will not.
     before = home.pool.loading == PRELOAD and _why_failed(context, home, number)
-    # Proxies tell whole seconds; they may have seen what they tell before anything was written.
+    # Proxies report whole seconds, and may have collected the state before the configuration was written.
     tried = time.monotonic() + look_seconds(home) + 1 if before else -inf
 
     def described() -> bool:
@@ -54,34 +51,34 @@ def until_served(context: Context, home: Placement, number: int, *, fresh: bool)
     def ready() -> bool:
         if proxy.ready(model, server=home.server.name, version=number, deadline=ANSWER_SECONDS):
             return True
-        try:  # what that fails with says more
+        try:  # this error has more details
             described()
         except errors.NotFoundError as error:
-            raise errors.NotFoundError("the inference server has not seen it in its repository yet") from error
+            raise errors.NotFoundError("the inference server has not found it in its repository yet") from error
         except errors.UnreachableError as error:
             if home.kind.configs.NOT_READY not in error.why:
                 raise
             if why := _why_failed(context, home, number, tried):
                 raise _not_loaded(home, missing, why) from error
-            what = "the inference server has seen it, and is loading it still or cannot"
+            what = "the inference server is still loading it, or cannot load it"
             raise errors.UnreachableError(what) from error
         return False
 
     if home.pool.loading != "on-demand":
-        # Replicas look at the repository each in its own time, and any of them may be the one that answers.
+        # Each replica polls on its own schedule, and any of them may answer.
         steady = look_seconds(home) if fresh else 0
         _until(context, home, ready, missing, steady)
     elif home.follows == "shares" and number not in home.named:
-        only = f"{_where(home)} loads only the versions that the definition names"
-        return f"{only}, which version {number} is not yet: it was not tried there"
+        only = f"{_where(home)} loads only versions in the definition"
+        return f"{only}. Version {number} is not among them yet, so it was not tested there"
     else:
-        # Readiness would load nothing: the model's own description does, so that this is a real load.
+        # A readiness request would load nothing. A metadata request does, so this is a real load.
         _until(context, home, described, missing, 0)
     return None
 
 
 def _loaded(context: Context, home: Placement, number: int) -> bool:
-    """Tell that an engine serves a version at every replica of a pool that is up; else raises NotFoundError."""
+    """Return whether every replica of a running pool serves a version. Raises NotFoundError if none does."""
     found = context.proxy(home.plane).whereabouts(home.model.name, server=home.server.name, deadline=ANSWER_SECONDS)
     places = [place for each in found.models for place in each.places if place.state != "unreachable"]
     pools = {place.pool for place in places if number in place.versions}
@@ -93,17 +90,17 @@ def _loaded(context: Context, home: Placement, number: int) -> bool:
 
 def _unnamed(home: Placement, number: int) -> errors.UnfinishedError:
     model, server = home.model, home.server.name
-    why = f"its files are in the repository, and {server} serves what the definition names when an engine starts"
+    why = f"its files are in the repository, but {server} loads the versions of the definition when an engine starts"
     line = f"{{version: {number}, weight: 0, pool: <a pool of {server}>}}"
     if not model.versions:
         line = f"{{version: {number}, weight: 100}}"
-    do = f"have the platform admin add to `versions` of the model {model.name} in the definition, and bring that up:"
-    do += f"\n      - {line}\n    then run the same command again"
+    do = f"have the platform admin add to `versions` of the model {model.name} in the definition, and apply it:"
+    do += f"\n      - {line}\n    Then run the same command again"
     return errors.UnfinishedError(f"no engine serves version {number} yet", where=_where(home), why=why, do=do)
 
 
 def until_called(context: Context, home: Placement, number: int) -> None:
-    """Wait until calls that name no version go to this one. Raises UnfinishedError."""
+    """Wait until calls without a version go to this version. Raises UnfinishedError."""
     model, server, proxy = home.model.name, home.server.name, context.proxy(home.plane)
 
     def is_called() -> bool:
@@ -119,7 +116,7 @@ def until_called(context: Context, home: Placement, number: int) -> None:
 
 
 def answers(context: Context, home: Placement, number: int, golden: Golden) -> None:
-    """Send the golden request to a version. Raises UnfinishedError when it fails, or answers something else."""
+    """Send the golden request to a version. Raises UnfinishedError if it fails or its response differs."""
     try:
         about = {"server": home.server.name, "version": number, "deadline": context.wait_seconds}
         answer = home.kind.ask(context.proxy(home.plane), home.model.name, golden.request, **about)
@@ -127,18 +124,17 @@ def answers(context: Context, home: Placement, number: int, golden: Golden) -> N
         what = f"version {number} does not answer its golden request"
         raise errors.UnfinishedError(what, where=_where(home), why=str(error)) from None
     if wrong := golden.differences(answer):
-        what = f"version {number} answers its golden request otherwise than it was registered with"
-        do = "register it again with the right --golden where the request is that of another version; else compare the "
-        do += "libraries that the inference server has with those of where the model was made"
+        what = f"version {number} answers its golden request differently than at registration"
+        do = "if the golden request is another version's, register again with the right --golden. Otherwise compare "
+        do += "the libraries of the inference server with those that made the model"
         raise errors.UnfinishedError(what, where=_where(home), why="; ".join(wrong[:5]), do=do)
 
 
 def wait_until_withdrawn(context: Context, home: Placement, versions: Collection[int]) -> bool:
-    """Wait until nothing serves a model that was withdrawn. Raises UnfinishedError when something still does.
+    """Wait until no replica serves a withdrawn model. Raises UnfinishedError on timeout.
 
-    A look at which that could not be told counts as one at which it did. Returns whether all replicas could be asked:
-    of those that poll none is loading it then, nor about to. What one loads a second time it serves all the while, and
-    lets go of at its next look.
+    A failed query counts as a replica that still serves it. Returns whether all replicas could be queried. If so, no
+    polling replica is loading the model or about to: during a second load, a replica still serves the first one.
     """
     polls = home.pool.loading == PRELOAD
     places: list[Place] = []
@@ -151,16 +147,16 @@ def wait_until_withdrawn(context: Context, home: Placement, versions: Collection
         return True
 
     context.tell(f"waiting until nothing serves {home.model.name} on {home.plane.name}")
-    # One that began its look just before knows of nothing yet, and begins to load a moment later.
+    # A replica that polled just before the change does not know of it, and may start a load a moment later.
     steady_seconds = look_seconds(home) if polls else 0.0
-    do = f"tidegate why {home.model.name} --environment {home.environment.name} says who holds it"
-    unseen = "it could not be seen that nothing serves it"
+    do = f"run `tidegate why {home.model.name} --environment {home.environment.name}` to see who uses it"
+    unseen = "the proxy could not confirm that no server serves it"
     _until(context, home, is_gone, "it is still served", steady_seconds, do, unseen)
     return all(each.state != "unreachable" for each in places)
 
 
 def places_of(context: Context, home: Placement) -> list[Place]:
-    """Return how the model is at each replica of its pool. Raises TidegateError."""
+    """Return the state of the model at each replica of its pool. Raises TidegateError."""
     found = context.proxy(home.plane).whereabouts(home.model.name, server=home.server.name)
     return [place for each in found.models if each.pool == home.model.pool for place in each.places]
 
@@ -170,10 +166,10 @@ def _in_memory(places: Iterable[Place]) -> list[str]:
 
 
 def _serving(context: Context, home: Placement, places: Collection[Place], versions: Iterable[int]) -> list[str]:
-    """Return who may answer calls: what a replica says of itself, or that one is ready for calls of these versions."""
+    """Return the replicas that may answer calls, by their state or by their readiness for these versions."""
     proxy, server, model = context.proxy(home.plane), home.server.name, home.model.name
     if all(each.state == "unreachable" for each in places):
-        return []  # none gets a call, and none could be asked
+        return []  # no replica receives calls, and none can be queried
     return _in_memory(places) or [
         f"a replica of {server}/{home.pool.name} is ready for calls of version {version}"
         for version in versions
@@ -182,24 +178,24 @@ def _serving(context: Context, home: Placement, places: Collection[Place], versi
 
 
 def _why_failed(context: Context, home: Placement, number: int, since: float = -inf) -> str:
-    """Return why a replica could not load a version, or nothing; older proxies do not tell.
+    """Return why a replica could not load a version. Empty if unknown: older proxies do not report it.
 
-    What a proxy is known to have seen before `since` (monotonic) is passed over.
+    Ignores what the proxy collected before `since` (monotonic).
     """
-    asked = time.monotonic()
+    queried = time.monotonic()
     try:
         found = context.proxy(home.plane).whereabouts(home.model.name, server=home.server.name, deadline=ANSWER_SECONDS)
     except errors.TidegateError:
         return ""
     places = (place for each in found.models if each.pool == home.model.pool for place in each.places)
-    new = (place for place in places if asked - (place.seen_seconds or 0) >= since)
+    new = (place for place in places if queried - (place.seen_seconds or 0) >= since)
     failures = (each for place in new for each in place.failures if not each.retrying)
     return next((each.why for each in failures if each.version in (number, None)), "")
 
 
 def _not_loaded(home: Placement, what: str, why: str) -> errors.UnfinishedError:
-    do = "mend the model, register it again and deploy that; where the server is what is wrong, run the same "
-    do += "command again once it is mended"
+    do = "correct the model, then register and deploy it again. If the server is at fault, repair it and run the same "
+    do += "command again"
     return errors.UnfinishedError(f"{what}: it cannot be loaded", where=_where(home), why=why, do=do)
 
 
@@ -209,13 +205,12 @@ def _until(
     check: Callable[[], bool],
     what: str,
     steady_seconds: float,
-    do: str = "look into the log of the inference server there; then run the same command again",
+    do: str = "read the log of the inference server, then run the same command again",
     unseen: str = "",
 ) -> None:
-    """Wait until a check holds, and has held for so long. `unseen` stands for `what` if the last look showed nothing.
+    """Wait until a check holds, and has held for so many seconds. `unseen` replaces `what` if the last check failed.
 
-    That the load failed is believed when nothing else was said until the loader has surely seen what is there now:
-    at first it may be said of what was there before.
+    A failed load counts only after a whole poll interval: before that, the failure may be an old one.
     """
     bound, where = context.wait_seconds + look_seconds(home), _where(home)
     end = time.monotonic() + bound
@@ -236,13 +231,13 @@ def _until(
         if state == "failed" and now - since > look_seconds(home) + LOOK_SECONDS:
             raise _not_loaded(home, what, why)
         if now > end and state != "holds":
-            why = why or "the inference server has not loaded it, or cannot"
+            why = why or "the inference server has not loaded it, or cannot load it"
             raise errors.UnfinishedError(f"{title} after {bound:.0f} s", where=where, why=why, do=do)
         time.sleep(LOOK_SECONDS)
 
 
 def look_seconds(home: Placement) -> float:
-    """Return the seconds within which its servers, or their policies, have looked at the repository."""
+    """Return the seconds in which its servers, or their eviction policies, have read the repository."""
     return (home.pool.poll_seconds or POLL_SECONDS) if home.kind.follows_repository else 0.0
 
 

@@ -1,4 +1,4 @@
-"""Where a model goes: its homes in an environment, and the repositories that these read it from."""
+"""Finds where an environment serves a model, and the repositories of those servers."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from ..kinds import kind_of_server
 from ..names import nearest_of
 from ..server_kind import ServerKind
 
-Key = tuple[str, ...]  # volume and path, or the URL: the same for the same repository
+Key = tuple[str, ...]  # volume and path, or the URL: equal for the same repository
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a model is served: one server of an environment, on one data plane."""
+    """One server that serves a model, in one environment and on one data plane."""
 
     environment: contract.Environment
     plane: contract.Plane
@@ -24,24 +24,23 @@ class Placement:
 
     @property
     def named(self) -> frozenset[int]:
-        """Versions that the definition itself names: those with shares."""
         return frozenset(share.version for share in self.model.versions)
 
     @property
     def follows(self) -> str:
-        """What decides which version is called: its `alias`, `shares` of versions, or `newest`."""
+        """The rule that chooses the called version: `alias`, `shares` of versions, or `newest`."""
         if self.model.alias is not None:
             return "alias"
         return "shares" if self.model.versions or not self.kind.follows_repository else "newest"
 
     @property
     def kind(self) -> ServerKind:
-        """The kind of its server. Raises UsageError where this client does not know it."""
+        """The kind of its server. Raises UsageError if this client does not support it."""
         return kind_of_server(self.server.kind, self.server.name)
 
     @property
     def pool(self) -> contract.PoolFacts:
-        """The pool that serves it. Raises UsageError where the file contradicts itself."""
+        """The pool that serves it. Raises UsageError if environments.json is inconsistent."""
         if (pool := next((pool for pool in self.server.pools if pool.name == self.model.pool), None)) is None:
             raise UsageError(f"the server {self.server.name} has no pool {self.model.pool}")
         return pool
@@ -49,44 +48,40 @@ class Placement:
 
 @dataclass(frozen=True)
 class Target:
-    """A repository that the model is published to, with the homes that read it, on however many data planes."""
+    """A repository that the model is published to, and the placements that read it, on any data plane."""
 
     key: Key
-    homes: tuple[Placement, ...]  # in the order of the roll-out
+    homes: tuple[Placement, ...]  # in the order of the rollout
 
     @property
     def kind(self) -> ServerKind:
-        """The kind of the servers that read it."""
         return self.homes[0].kind
 
     @property
     def model(self) -> str:
-        """The model's name."""
         return self.homes[0].model.name
 
     @property
     def aliases(self) -> frozenset[str]:
-        """Aliases that the environment's version has in config.pbtxt."""
+        """The aliases that config.pbtxt sets to the environment's version."""
         return frozenset(home.model.alias for home in self.homes if home.model.alias is not None)
 
     @property
     def newest(self) -> bool:
-        """Whether the environment calls simply the newest version that is served."""
         return any(home.follows == "newest" for home in self.homes)
 
     @property
     def named(self) -> frozenset[int]:
-        """Versions that the definition names."""
         return frozenset(number for home in self.homes for number in home.named)
 
 
 def command_into(of: contract.Environment, model: str) -> str:
-    """Return the command that brings a model, or a version of it, into an environment: one takes it from another."""
+    """Return the command that deploys or promotes a model, or a version of it, to an environment."""
     return f"tidegate {'deploy' if of.promotion.source is None else 'promote'} {model} --to {of.name}"
 
 
 def homes(of: contract.Environment, model: str | None = None) -> list[Placement]:
-    """Return where the environment serves the model, or all, lower waves first; NotFoundError where it does not."""
+    """Return the placements of a model or of all models, lower waves first. Raises NotFoundError if there are none."""
     everywhere = [
         Placement(of, plane, server, facts)
         for plane in sorted(of.planes, key=lambda plane: plane.wave)
@@ -98,15 +93,15 @@ def homes(of: contract.Environment, model: str | None = None) -> list[Placement]
     if model is not None and not found:
         near = nearest_of(model, sorted({home.model.name for home in everywhere}), "models")
         server = next((server.name for plane in of.planes for server in plane.servers), "<server>")
-        why = "the stack definition says which models an environment serves, and on which server"
+        why = "the stack definition lists the models of an environment and their servers"
         line = f"- {{name: {model}, server: {server}}}"
-        do = f"{near}; or have the platform admin add it to `models` of the definition:\n      {line}"
+        do = f"{near}, or have the platform admin add it to `models` of the definition:\n      {line}"
         raise NotFoundError(f"the environment {of.name} has no model {model!r}", why=why, do=do)
     return found
 
 
 def repositories(of: contract.Environment, model: str | None = None) -> dict[Key, list[Placement]]:
-    """Return every repository that the environment reads the model from, or any model, with its homes."""
+    """Return every repository that the environment reads a model, or any model, from, with its placements."""
     found: dict[Key, list[Placement]] = defaultdict(list)
     for home in homes(of, model):
         found[_key(home.server.location)].append(home)
@@ -114,7 +109,7 @@ def repositories(of: contract.Environment, model: str | None = None) -> dict[Key
 
 
 def targets(of: contract.Environment, model: str) -> tuple[Target, ...]:
-    """Return the repositories that the environment reads the model from, in the order of the roll-out, as `homes`."""
+    """Return the repositories that the environment reads the model from, in the order of the rollout."""
     return tuple(Target(key, tuple(found)) for key, found in repositories(of, model).items())
 
 

@@ -1,9 +1,7 @@
-"""Takes a model out of an environment; the registry keeps every version.
+"""Removes a model from an environment. The registry keeps every version. When it ends, no server serves the model.
 
-Nothing serves it there when this has ended.
-
-It has the care of `publish`: the same permission, the same locks, everything looked at before anything is written, and
-every failure puts the configurations back. A run that is killed is ended by the next one.
+It works like `publish`: the same permission and locks, checks before writes, and restored configurations after a
+failure. After a killed run, the next run completes the removal.
 """
 
 from contextlib import ExitStack
@@ -24,32 +22,32 @@ from .target import Placement, Target, homes, targets
 
 @dataclass(frozen=True)
 class _Leaving:
-    """One repository, and what it has of the model now."""
+    """One repository, and its current configuration of the model."""
 
     target: Target
     repository: Repository
     now: str | None
-    served: tuple[int, ...] = ()  # Versions that are served before this.
+    served: tuple[int, ...] = ()  # versions that are served before the removal
 
     def put_back(self) -> str:
         if self.now is None or self.repository.config(self.target.model) == self.now:
             return ""
         self.repository.write_config(self.target.model, self.now)
-        return "its configuration is back, and servers that had let go load it again"
+        return "its configuration is restored, and servers that had unloaded it load it again"
 
 
 def undeploy(context: Context, model: str, environment: str) -> Outcome:
-    """Take a model out of an environment; nothing serves it there when this returns.
+    """Remove a model from an environment. No server serves it there when this returns.
 
-    Its files go if servers that poll have let go of it; otherwise they stay until `tidegate prune`. Raises
-    TidegateError: NotFoundError if the environment has no version of it, BusyError while another publisher changes it,
-    UnfinishedError if it came to nothing half way.
+    If all its servers poll the repository and have unloaded it, its files are removed too. Otherwise they stay until
+    `tidegate prune`. Raises TidegateError: NotFoundError if the environment has no version of it, BusyError if another
+    publisher holds the lock, UnfinishedError if it failed on the way.
     """
     of = context.environment(environment)
     if blind := [home for home in homes(of, model) if not _sees_withdrawals(home)]:
-        what = f"what {blind[0].server.name} serves is the definition's to say, and `undeploy` takes nothing out of it"
-        do = f"have the platform admin take {model} out of `models` of {of.name}"
-        raise RefusedError(what, why="its servers do not see that a model goes from their repository", do=do)
+        what = f"the definition decides what {blind[0].server.name} serves, so `undeploy` cannot remove {model}"
+        do = f"have the platform admin remove {model} from `models` of {of.name}"
+        raise RefusedError(what, why="its servers do not notice that a model leaves their repository", do=do)
     who = may(context, of, model).principal
     everywhere = targets(of, model)
     repositories = {target.key: context.repository(target.homes[0]) for target in everywhere}
@@ -67,16 +65,16 @@ def undeploy(context: Context, model: str, environment: str) -> Outcome:
         for _, home in reading:
             unseen = [place.replica for place in places_of(context, home) if place.state == "unseen"]
             if unseen:
-                what = f"whether {model} is still served could not be told, and nothing was done"
-                do = f"tidegate why {model} --environment {of.name} says why not"
+                what = f"the proxy does not know whether {model} is still served, so nothing was changed"
+                do = f"run `tidegate why {model} --environment {of.name}` to see why"
                 raise UnreachableError(what, where=home.plane.name, why=f"unseen: {', '.join(unseen)}", do=do)
-        what = f"{model} was not taken out of {of.name}"
-        if not any(each.served for each in leaving):  # a run that was killed had taken it out of the repositories
-            what = f"{model} is not out of {of.name} yet"
+        what = f"{model} was not removed from {of.name}"
+        if not any(each.served for each in leaving):  # a killed run had removed it from the repositories
+            what = f"{model} is not yet removed from {of.name}"
         ways_back = {each.repository.where: each.put_back for each in leaving}
         with attempted(context, "undeploy", version, of, who), put_back_on_failure(context, what, ways_back, ()):
             for each in leaving:
-                context.tell(f"taking {model} out of {each.repository.where}")
+                context.tell(f"removing {model} from {each.repository.where}")
                 if each.now is not None:
                     each.repository.withdraw(model)
             for each in leaving:
@@ -97,7 +95,7 @@ def undeploy(context: Context, model: str, environment: str) -> Outcome:
                     manifest_sha256=version.manifest_sha256,
                 )  # fmt: skip
                 context.registry.append_record(version, record)
-        for repository in unused:  # Last, since what is removed cannot be put back.
+        for repository in unused:  # Last, because removed files cannot be restored.
             repository.remove_model(model)
     return Outcome(
         what="undeploy", model=model, version=number, environment=of.name, previous=number, changed=True, who=who,
@@ -106,20 +104,20 @@ def undeploy(context: Context, model: str, environment: str) -> Outcome:
 
 
 def _sees_withdrawals(home: Placement) -> bool:
-    """Return whether its servers let go of a model that was withdrawn; one on demand does not look at a bucket."""
+    """Return whether its servers unload a withdrawn model. On-demand pools do not poll buckets."""
     is_folder = isinstance(home.server.location, DatasetLocation)
     return home.kind.follows_repository and (home.pool.loading == PRELOAD or is_folder)
 
 
 def _leaving(target: Target, repository: Repository) -> _Leaving:
-    """Look at a repository; raises UsageError where it is not known what lies there."""
+    """Return the current state of a repository. Raises UsageError if Tidegate did not publish the model there."""
     model, configs = target.model, repository.configs
     text = repository.config(model)
     if text is None:
         return _Leaving(target, repository, None)
     published = configs.read_published(text)
     if published.owner is None:
-        what = f"a model {model} lies in the repository that was not published by tidegate"
-        do = "when nobody needs it, move its folder away"
-        raise UsageError(what, where=repository.where, why="it could not be brought back", do=do)
+        what = f"the repository has a model {model} that tidegate did not publish"
+        do = "move its directory away while it is not in use"
+        raise UsageError(what, where=repository.where, why="it could not be restored", do=do)
     return _Leaving(target, repository, text, published.served)

@@ -1,1 +1,1 @@
-"""What `tidegate` knows of servers that speak OpenAI's API: entries of language models, and their golden requests."""
+"""Servers of OpenAI's API: entries of language models, and their golden requests."""

@@ -1,6 +1,6 @@
-"""Which versions of a model `tidegate` has brought in: a file beside them, for itself. Engines read nothing of it.
+"""A file next to the versions that lists those which `tidegate` has deployed. Engines do not read it.
 
-The definition names the versions that engines serve; what is here says which of them came to the end of their way.
+The definition names the versions that engines serve. This file has those whose deployment was completed.
 """
 
 import json
@@ -11,7 +11,7 @@ from ..errors import UsageError
 from ..repository import Published
 
 CONFIG: Final = "tidegate.json"
-NOT_READY: Final = ""  # Engines say nothing of the kind.
+NOT_READY: Final = ""  # engines have no such error
 
 
 def published_config(
@@ -28,29 +28,29 @@ def published_config(
 
 
 def closed_config(config: str) -> str:
-    """Return the text with no version."""
+    """Return the text without versions."""
     return json.dumps(_read(config) | {"served": [], "aliases": {}}, sort_keys=True) + "\n"
 
 
 withdrawn_config = closed_config
-"""Engines let go of nothing while they run."""
+"""Running engines unload nothing."""
 
 
 def read_published(text: str) -> Published:
-    """Return what the file says; raises UsageError where it cannot be read."""
+    """Parse the file. Raises UsageError if it cannot be read."""
     document = _read(text)
     return Published(document["owner"], tuple(document["served"]), document["aliases"])
 
 
 def config_differences(one: str, other: str) -> list[str]:
-    """Return what differs, a field a line."""
+    """Return the differences, one field per line."""
     before, after = _read(one), _read(other)
     names = sorted(before.keys() | after.keys())
     return [f"{each}: {before.get(each)} → {after.get(each)}" for each in names if before.get(each) != after.get(each)]
 
 
 def loaded_at_once(_one: str | None, _other: str) -> int:
-    """Return 1: an engine has one version, whatever is brought in beside it."""
+    """Return 1: each engine has one version."""
     return 1
 
 
@@ -63,6 +63,6 @@ def _read(text: str) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError):
         fits = False
     if not fits:
-        raise UsageError(f"{CONFIG} cannot be read", do="find out who changed it; `tidegate verify` shows all of it")
+        raise UsageError(f"{CONFIG} cannot be read", do="find out who changed it (`tidegate verify`)")
     found: dict[str, Any] = document
     return found

@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - engines need little of what Triton is told
+# ruff: noqa: ARG002 - engines need few of the arguments
 """Servers of OpenAI's API as one kind of inference server."""
 
 from collections.abc import Callable, Mapping
@@ -18,19 +18,18 @@ if TYPE_CHECKING:
     from ..repository import Configs
 
 _VERBS: Final = {"messages": "chat/completions", "prompt": "completions", "input": "embeddings"}
-"""Which call a golden request is, by the key that only this call has."""
+"""The call of a golden request, by the key that only this call has."""
 _OUTPUTS: Final = {"messages": "text", "prompt": "text", "input": "embedding"}
 
 
 class OpenaiKind(ServerKind):
-    """Entries are folders as Hugging Face's hub has them, which are one version each."""
+    """Entries are directories in the format of Hugging Face's hub, which are one version each."""
 
-    entry = "a language model's, with config.json, a tokenizer and *.safetensors"
+    entry = "a language model's with config.json, a tokenizer and *.safetensors"
     follows_repository = False
     speaks_v2 = False
 
     def entries_in(self, folder: Path) -> list[Path]:
-        """Return the folder itself, or those in it, with a `config.json`, or weights as safetensors or GGUF."""
         from .entry import is_entry
 
         if is_entry(folder) or not folder.is_dir():
@@ -38,23 +37,22 @@ class OpenaiKind(ServerKind):
         return sorted(each for each in folder.iterdir() if each.is_dir() and is_entry(each))
 
     def version_folder(self, entry: Path) -> str:
-        """Return the entry's own folder. Raises UsageError where it has no configuration."""
+        """Return the entry itself. Raises UsageError if it has no configuration."""
         from .entry import CONFIG
 
         if not (entry / CONFIG).is_file():
-            raise UsageError(f"it has no {CONFIG}", where=entry, do="name a whole folder, as the hub has it")
+            raise UsageError(f"it has no {CONFIG}", where=entry, do="name a whole directory in the hub's format")
         return "."
 
     def check(
         self, folder: Path, name: str | None = None, *, trusted: bool = False, **has: "Unpack[ServerHas]"
     ) -> "list[Finding]":
-        """Return what is not whole, does not fit together, or would run code."""
         from .entry import HubEntry, check_entry
 
         return check_entry(HubEntry(folder), trusted=trusted)
 
     def check_golden(self, _folder: Path, golden: "Golden", where: str) -> None:
-        """Check that it is one call, whose answer is always the same and can be compared."""
+        """Check that it is one request with a deterministic, comparable response."""
         request = golden.request
         keys = [each for each in _VERBS if each in request]
         do = 'write {"request": {"messages": […], "temperature": 0}, "outputs": {"text": ["…"]}}'
@@ -62,24 +60,24 @@ class OpenaiKind(ServerKind):
             what = "the golden request is neither a chat (messages), a completion (prompt) nor an embedding (input)"
             raise UsageError(what, where=where, do=do)
         if request.get("stream"):
-            raise UsageError("the golden request asks for a stream", where=where, do="leave `stream` out")
+            raise UsageError("the golden request requests a stream", where=where, do="remove `stream`")
         can = _OUTPUTS[keys[0]]
         if wrong := sorted((golden.outputs or {}).keys() - {can}):
-            what = f"the golden request names the output {wrong[0]}, which such an answer does not have"
-            raise UsageError(what, where=where, do=f"it has {can}")
+            what = f"the golden request names the output {wrong[0]}, which the response does not have"
+            raise UsageError(what, where=where, do=f"use {can}")
         if golden.outputs and can == "text" and request.get("temperature") != 0:
-            why = "answers are drawn at random otherwise"
-            raise UsageError("the golden request does not say temperature 0", where=where, why=why, do=do)
+            why = "otherwise responses are random"
+            raise UsageError("the golden request does not set temperature to 0", where=where, why=why, do=do)
 
     def ask(self, proxy: "ProxyClient", model: str, request: Mapping[str, Any], **about: Any) -> dict[str, Any]:
-        """Call a model, or a version of it under the name that engines have for that; return its answer as outputs."""
+        """Call a model, or a version by its served name. Returns the response as outputs."""
         from ..calling.proxy import model_path, served_name
 
         version, key = about.pop("version", None), next((each for each in _VERBS if each in request), None)
-        model_path(about.get("server"), None, version)  # refuses what is no name, and no version
+        model_path(about.get("server"), None, version)  # raises UsageError for an invalid name or version
         if key is None:
             what = "the request is neither a chat (messages), a completion (prompt) nor an embedding (input)"
-            raise UsageError(what, do="write it as OpenAI's API has it, without the model")
+            raise UsageError(what, do="write it in the format of OpenAI's API, without the model")
         verb = _VERBS[key]
         name = served_name(model) if version is None else served_as(served_name(model), int(version))
         answer = proxy.openai(verb, {**request, "model": name}, **about)
@@ -87,12 +85,12 @@ class OpenaiKind(ServerKind):
             outputs = _outputs(verb, answer)
         except (KeyError, TypeError, AttributeError):
             why = f"it has no {'data with an embedding' if verb == 'embeddings' else 'choices with a text'}"
-            raise UnreachableError(f"this is no answer to /v1/{verb}", where=proxy.url, why=why) from None
+            raise UnreachableError(f"not a response of /v1/{verb}", where=proxy.url, why=why) from None
         return {"outputs": [{"name": name, "data": data} for name, data in outputs.items()]}
 
     @property
     def configs(self) -> "Configs":
-        """What is written down beside the versions, which engines do not read."""
+        """The file next to the versions, which engines do not read."""
         from . import configs
 
         return configs
@@ -106,7 +104,7 @@ class OpenaiKind(ServerKind):
         bring: Callable[[str], str],
         **has: "Unpack[ServerHas]",
     ) -> "list[Finding]":
-        """Check an entry that was fetched; its code was trusted when it was registered."""
+        """Check a fetched entry. Its code was accepted when it was registered."""
         from tidegate_contracts.manifest import ENTRY_VERSION
 
         return self.check(staged / ENTRY_VERSION, trusted=True)

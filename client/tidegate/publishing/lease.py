@@ -1,8 +1,8 @@
-"""One publisher at a time for a model: a lease that names its holder, and that the holder renews.
+"""A lease on a model, so that only one publisher changes it. It names its holder, who renews it.
 
-A lease is a file with a number, which only one of several can create. A publisher that finds the latest one given
-back, or not renewed for a while by the store's own clock, creates the next.
-A holder that could not renew its own in time has lost it.
+A lease is a numbered file, which only one of several processes can create. A publisher that finds the latest one
+released, or expired by the store's own clock, creates the next. A holder that could not renew its lease in time has
+lost it.
 """
 
 import os
@@ -21,24 +21,25 @@ from .stores import Store, TakenError
 
 _LIMIT_BYTES: Final = 500
 _NAME: Final = re.compile(r"(lease|free)-([1-9][0-9]{0,17})")
-"""Leases, and the marks of those that were given back: empty files, for which a full volume has room."""
+"""Leases, and marks of released ones. The marks are empty files, which can be created even on a full volume."""
 
 
 class Lease:
     """The lease of one model."""
 
-    BEAT_SECONDS = 10.0  # Between two renewals.
+    BEAT_SECONDS = 10.0  # between two renewals
     EXPIRY_SECONDS = 60.0
 
     def __init__(self, store: Store, folder: str, model: str, who: str) -> None:
         self._store, self._folder, self._model = store, folder, model
         since = datetime.now(UTC).isoformat(timespec="seconds")
-        self._text = f"{who} is at it since {since} (process {os.getpid()} on {socket.gethostname()})".encode()
+        self._text = (
+            f"{who} has been publishing since {since} (process {os.getpid()} on {socket.gethostname()})".encode()
+        )
         self._number, self._renewed, self._lost = 0, 0.0, False
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold it for as long as the block lasts; raises BusyError."""
         self._acquire()
         over = Event()
         beats = Thread(target=self._beat, args=(over,), daemon=True)
@@ -48,15 +49,15 @@ class Lease:
         finally:
             over.set()
             beats.join()
-            with suppress(TidegateError):  # all is done, or has failed for a better reason; it expires
+            with suppress(TidegateError):  # the lease expires anyway
                 if not self._lost:
                     self._store.put(f"{self._folder}/free-{self._number}", b"")
 
     def check(self) -> None:
-        """Raise BusyError if it may be another publisher's, since it could not be renewed for long."""
+        """Raise BusyError if another publisher may have the lease, because it could not be renewed."""
         if self._lost or monotonic() - self._renewed > self.EXPIRY_SECONDS - self.BEAT_SECONDS:
-            why = "this process could not renew its lease in time, and another one may have taken it"
-            what = f"model {self._model} may be changed by another publisher"
+            why = "this process could not renew its lease in time, so another one may have taken it"
+            what = f"another publisher may be changing model {self._model}"
             raise BusyError(what, why=why, do="run the command again")
 
     def _acquire(self) -> None:
@@ -65,21 +66,21 @@ class Lease:
         self._number = last + 1
         if last and f"free-{last}" not in there:
             now = self._now()
-            with suppress(NotFoundError):  # its successor has come
+            with suppress(NotFoundError):  # a successor deleted it
                 left = self.EXPIRY_SECONDS - abs(now - self._store.modified(self._path(last)))
                 if left > 0:
                     raise self._busy(self._read(last), left)
         try:
             try:
                 self._store.put(self._path(self._number), self._text, create=True)
-            except UnfinishedError:  # On a full volume an empty one has to do, so that something can be deleted there.
+            except UnfinishedError:  # An empty lease must do on a full volume, so that something can be deleted there.
                 self._store.put(self._path(self._number), b"", create=True)
         except TakenError:
             raise self._busy(self._read(self._number), self.EXPIRY_SECONDS) from None
-        if max(self._numbers(), default=0) > self._number:  # on NFS the first look may have been at an old listing
+        if max(self._numbers(), default=0) > self._number:  # on NFS the first listing may have been out of date
             self._store.delete(self._path(self._number))
             raise self._busy(b"", self.EXPIRY_SECONDS)
-        for each in filter(_NAME.fullmatch, there):  # not the clocks of others
+        for each in filter(_NAME.fullmatch, there):  # not the clock files of others
             self._store.delete(f"{self._folder}/{each}")
 
     def _beat(self, over: Event) -> None:
@@ -93,7 +94,6 @@ class Lease:
                 self._renewed = begun
 
     def _numbers(self, there: Iterable[str] | None = None) -> list[int]:
-        """Return the numbers of the leases that there are."""
         names = self._store.names(self._folder) if there is None else there
         return [int(found[2]) for each in names if (found := _NAME.fullmatch(each))]
 
@@ -101,15 +101,15 @@ class Lease:
         return f"{self._folder}/lease-{number}"
 
     def _read(self, number: int) -> bytes:
-        with suppress(NotFoundError):  # given back meanwhile
+        with suppress(NotFoundError):  # released meanwhile
             return next(self._store.chunks(self._path(number)), b"")[:_LIMIT_BYTES]
         return b""
 
     def _busy(self, text: bytes, retry_after: float) -> BusyError:
-        """Return the error that names the holder, as far as a lease's text does, which others may have written."""
-        said = text.decode("utf-8", "replace")
-        who = said if said and said.isprintable() else "another publisher is at it"
-        do = "wait until that is done, then run the same command again; a killed process holds it for a minute"
+        """Return the error that names the holder. Others may have written the lease's text, so it is checked."""
+        holder = text.decode("utf-8", "replace")
+        who = holder if holder and holder.isprintable() else "another publisher holds the lease"
+        do = "wait until it has finished, then run the same command again. The lease of a killed process lasts a minute"
         what = f"model {self._model} is being changed"
         return BusyError(what, why=who, do=do, retry_after=min(retry_after, self.EXPIRY_SECONDS))
 

@@ -1,4 +1,4 @@
-"""One model repository in a store: see this package's docstring."""
+"""One model repository in a store. The package's docstring describes its layout."""
 
 import hashlib
 import re
@@ -28,65 +28,60 @@ from ..repository import READ_LIMIT, Configs, StoredFile
 from .lease import Lease
 from .stores import STATE, Store, allow, make_folder, walk
 
-_THREADS: Final = 4  # For what is read to be compared.
+_THREADS: Final = 4  # for comparing files
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}")
 _LIKE_A_NUMBER: Final = re.compile(r"\s*[-+]?[0-9]")
 
 
 class Repository:
-    """One model repository. Every method may raise UnreachableError, and IntegrityError for links and special files."""
+    """One model repository. Methods raise UnreachableError, and IntegrityError for links and special files."""
 
     def __init__(self, store: Store, configs: Configs) -> None:
         self._store = store
-        self.configs = configs  # How its servers learn which versions to serve.
-        self.where = store.where  # Folder or URL of the repository.
+        self.configs = configs  # how its servers learn which versions to serve
+        self.where = store.where  # directory or URL of the repository
         self._leases: dict[str, Lease] = {}
 
     def models(self) -> list[str]:
-        """Return the names of its models."""
         return self._store.folders(self._store.root)
 
     def versions(self, model: str) -> list[int]:
-        """Return the versions of a model, ascending; none if there is no such model."""
         return sorted(filter(None, map(version_number, self._store.folders(self._path(model)))))
 
     def files(self, model: str) -> list[StoredFile]:
-        """Return every file of a model, in the order of their paths."""
         return sorted(StoredFile(path, size) for path, size in self._store.sizes(self._path(model)).items())
 
     def chunks(self, model: str, path: str) -> Iterator[bytes]:
-        """Yield the content of a file; raises NotFoundError."""
         if not is_inside(path):
-            raise UsageError(f"the path {path!r} does not stay within the model's folder")
+            raise UsageError(f"the path {path!r} leads out of the model's directory")
         try:
             yield from self._store.chunks(self._path(model, path))
         except NotFoundError:
             raise NotFoundError(f"model {model} has no file {path}", where=self.where) from None
 
     def read(self, model: str, path: str, limit: int = READ_LIMIT) -> bytes:
-        """Return the content of a small file; raises NotFoundError, and IntegrityError if it is larger."""
+        """Return the content of a small file. Raises NotFoundError, and IntegrityError if it is larger than `limit`."""
         parts = []
         for chunk in self.chunks(model, path):
             parts.append(chunk)
             if (limit := limit - len(chunk)) < 0:
-                raise IntegrityError(f"the file {path} of model {model} is larger than it can be", where=self.where)
+                raise IntegrityError(f"the file {path} of model {model} exceeds the size limit", where=self.where)
         return b"".join(parts)
 
     def config(self, model: str) -> str | None:
-        """Return the model's published configuration, if it has one."""
         try:
             return self.read(model, self.configs.CONFIG).decode("utf-8", "replace")
         except NotFoundError:
             return None
 
     def config_age(self, model: str) -> float:
-        """Return the seconds since the configuration was written, by this machine's clock; raises NotFoundError."""
+        """Return the seconds since the configuration was written, by the local clock. Raises NotFoundError."""
         return time.time() - self._store.modified(self._path(model, self.configs.CONFIG))
 
     def differences(self, model: str, number: int, manifest: Manifest, progress: Progress | None = None) -> list[str]:
-        """Return how a published version differs from its manifest, a sentence each; Python's by-products do not."""
+        """Return the differences between a published version and its manifest, except Python's by-products."""
         expected = {published_path(file.path, number): file for file in manifest.files}
-        own = f"{number}/{PUBLISHED_MANIFEST}"  # versions that were published before there were any have none
+        own = f"{number}/{PUBLISHED_MANIFEST}"  # versions published by earlier clients have none
         files = [file for file in self.files(model) if file.path.startswith(f"{number}/")]
         there = {file.path: file.size for file in files if file.path in expected or not _is_byproduct(file.path)}
         if own in there:
@@ -102,7 +97,7 @@ class Repository:
         return sorted([*found, *filter(None, in_parallel(wrong, to_read, _THREADS))])
 
     def strays(self, model: str, manifests: Mapping[int, Manifest]) -> list[str]:
-        """Return what is in no manifest, and files next to the versions that are not the owner's; a sentence each."""
+        """Return the files that are in no manifest, and files next to the versions that are not the owner's."""
         return sorted(set(self._strays(model, manifests)))
 
     def _strays(self, model: str, manifests: Mapping[int, Manifest]) -> Iterator[str]:
@@ -119,24 +114,24 @@ class Repository:
             if number is not None and number not in manifests:
                 yield f"version {number} is not registered"
             elif number is not None and path not in expected and path != f"{first}/{PUBLISHED_MANIFEST}":
-                why = " (Python wrote it: Triton's mount of the repository should be read-only)"
+                why = " (Python wrote it: mount the repository read-only in Triton)"
                 yield f"{path} is in no manifest{why if _is_byproduct(path) else ''}"
             elif number is None and path != self.configs.CONFIG:
                 source = None if owner is None else expected.get(f"{owner}/{BESIDE}/{path}")
                 if source is None:
-                    yield f"{path} is of no version that is served"
+                    yield f"{path} does not belong to a served version"
                 elif sha256_of(self.chunks(model, path)) != source.sha256:
-                    yield f"{path} is not as version {owner} has it"
+                    yield f"{path} differs from version {owner}"
         beside = f"{owner}/{BESIDE}/"
         for path in (path.removeprefix(beside) for path in expected if path.startswith(beside)):
             if path not in there:
-                yield f"{path} is not there, which version {owner} has beside its folder"
+                yield f"{path} is missing, but version {owner} needs it"
 
     @contextmanager
     def lock(self, model: str, who: str) -> Iterator[None]:
-        """Be the only one to change a model, which all below needs; raises BusyError, which names the holder.
+        """Lock a model, which all following methods require. Raises BusyError, which names the holder.
 
-        The lock of a process that dies is free again within a minute.
+        If a process dies, its lock expires within a minute.
         """
         lease = Lease(self._store, f"{STATE}/{self._store.root}/{checked_model(model)}/lease", model, who)
         with ExitStack() as held:
@@ -149,7 +144,7 @@ class Repository:
                 del self._leases[model]
 
     def staging(self, model: str, number: int, size: int = 0) -> Path:
-        """Return a folder to fetch a version into, with what a killed run left; UnfinishedError if it lacks room."""
+        """Return a directory to fetch a version into. Keeps files of a killed run. Raises UnfinishedError if full."""
         self._check_lock(model)
         folder = self._store.staging(checked_model(model), number)
         with explained(self.where):
@@ -157,19 +152,19 @@ class Repository:
             there = sum(status.st_size for _, status in walk(folder))
             missing, free = size - there, shutil.disk_usage(folder).free
         if missing > free:
-            what = f"version {number} of model {model} needs {missing} bytes more, and {free} are free"
+            what = f"version {number} of model {model} needs {missing} more bytes, but only {free} are free"
             raise UnfinishedError(what, where=folder, do=f"{self._store.when_full}, then run the same command again")
         return folder
 
     def publish(
         self, model: str, number: int, staged: Path, manifest: Manifest, config: str, progress: Progress | None = None
     ) -> bool:
-        """Bring in a version that was fetched and verified, and then its configuration (`write_config`).
+        """Add a fetched and verified version, then write its configuration (`write_config`).
 
-        False if it was there already; raises IntegrityError for other content.
+        Returns False if the version was there already. Raises IntegrityError if it had other content.
         """
         if manifest.model != model:
-            raise IntegrityError(f"the manifest is that of model {manifest.model}, not of {model}", where=self.where)
+            raise IntegrityError(f"the manifest is of model {manifest.model}, not of {model}", where=self.where)
         self._check_lock(model)
         version, existed = self._path(model, str(number)), number in self.versions(model)
         there = self._store.sizes(version) if existed else {}
@@ -184,7 +179,7 @@ class Repository:
                 (staged / PUBLISHED_MANIFEST).write_bytes(manifest.canonical())
                 allow(staged / PUBLISHED_MANIFEST, 0o444)
             if self.config(model) is None:
-                # Otherwise Triton might take the version for whatever it likes before its configuration is there.
+                # Otherwise Triton might load the version with defaults before its configuration is there.
                 self._put(model, self.configs.CONFIG, self.configs.closed_config(config).encode())
             self._check_lock(model)
             self._store.bring(version, missing, progress or (lambda _bytes: None))
@@ -195,26 +190,26 @@ class Repository:
         return bool(missing)
 
     def write_config(self, model: str, config: str) -> None:
-        """Bring in a configuration, if it is not so already: its owner's files first, and itself last.
+        """Write a configuration unless it is unchanged: its owner's files first, and itself last.
 
-        Raises NotFoundError if it needs versions that are missing.
+        Raises NotFoundError if a version that it needs is missing.
         """
         self._check_lock(model)
         published, entries = self.configs.read_published(config), self._entries(model)
         for number in filter(None, (published.owner, *published.served)):
             if number not in entries:
-                what = f"version {number} of model {model}, which its configuration needs, is not published"
+                what = f"the configuration of model {model} needs version {number}, which is not published"
                 raise NotFoundError(what, where=self.where)
         beside = [path for path in entries.get(published.owner or 0, ()) if path != self.configs.CONFIG]
         for path in beside:
             self._copy(model, f"{published.owner}/{BESIDE}/{path}", path)
         self._put(model, self.configs.CONFIG, config.encode())
-        # The versions' own folders have what former configurations needed next to them, too.
+        # The files that former configurations needed are also in the versions' own directories.
         for path in sorted({path for paths in entries.values() for path in paths} - {self.configs.CONFIG, *beside}):
             self._delete(model, path)
 
     def remove_version(self, model: str, number: int) -> None:
-        """Remove a version; raises RefusedError while the configuration needs it."""
+        """Remove a version. Raises RefusedError if the configuration needs it."""
         self._check_lock(model)
         if self._check_removable(model, number) == number:
             for path in {*self._entries(model).get(number, ())} - {self.configs.CONFIG}:
@@ -222,13 +217,13 @@ class Repository:
         self._store.delete_folder(self._path(model, str(number)))
 
     def withdraw(self, model: str) -> None:
-        """Have the servers load nothing of a model, and let go of it; its files stay, for some may be being loaded."""
+        """Make the servers unload a model. Its files stay, because a server may be loading them."""
         self._check_lock(model)
         if (config := self.config(model)) is not None:
             self._put(model, self.configs.CONFIG, self.configs.withdrawn_config(config).encode())
 
     def remove_model(self, model: str) -> None:
-        """Remove a model that was withdrawn, once all servers have let go of it: whoever still loads it may hang."""
+        """Remove a withdrawn model. All servers must have unloaded it: one that still loads it can hang."""
         self._check_lock(model)
         self._store.delete_folder(self._path(model))
 
@@ -237,11 +232,11 @@ class Repository:
 
     def _check_lock(self, model: str) -> None:
         if (lease := self._leases.get(model)) is None:
-            raise RuntimeError(f"whoever changes model {model} holds its lock")
+            raise RuntimeError(f"changing model {model} requires its lock")
         lease.check()
 
     def _entries(self, model: str) -> Mapping[int, Sequence[str]]:
-        """Return the versions of a model, each with the paths of what its entry has next to the version folder."""
+        """Return the versions of a model, each with the paths of its entry's files outside the version directory."""
         found: dict[int, list[str]] = {number: [] for number in self.versions(model)}
         for file in self.files(model):
             version, _, rest = file.path.partition("/")
@@ -253,16 +248,14 @@ class Repository:
         try:
             return sha256_of(self._store.chunks(path))
         except (NotFoundError, IntegrityError):
-            return None  # it is written again, which says what is wrong
+            return None  # writing it again raises an error with the cause
 
     def _put(self, model: str, path: str, data: bytes) -> None:
-        """Write a file, unless it is so already."""
         if self._digest(self._path(model, path)) != hashlib.sha256(data).hexdigest():
             self._check_lock(model)
             self._store.put(self._path(model, path), data)
 
     def _copy(self, model: str, source: str, target: str) -> None:
-        """Copy a file, unless it is so already."""
         one, other = self._path(model, source), self._path(model, target)
         lacks_mode = self._store.is_program(one) and not self._store.is_program(other)
         if lacks_mode or self._digest(one) != self._digest(other):
@@ -276,19 +269,19 @@ class Repository:
 
     def _check_same(self, model: str, number: int, manifest: Manifest, progress: Progress | None) -> None:
         if found := self.differences(model, number, manifest, progress):
-            what = f"version {number} of model {model} is there with other content: {'; '.join(found)}"
-            do = "it is never overwritten: find out who changed it, and have an admin remove it (tidegate prune)"
+            what = f"version {number} of model {model} exists with other content: {'; '.join(found)}"
+            do = "versions are never overwritten. Find out who changed it, and remove it with `tidegate prune`"
             raise IntegrityError(what, where=self.where, do=do)
 
     def _check_removable(self, model: str, number: int) -> int | None:
-        """Return the configuration's owner, whose files lie next to the versions; raises RefusedError."""
+        """Return the configuration's owner. Raises RefusedError if the version is needed."""
         if (config := self.config(model)) is None:
             return None
         published = self.configs.read_published(config)
         if number in published.served:
             why = "it is served"
         elif number == published.owner and published.served:
-            why = "the configuration comes from it"
+            why = "the configuration is based on it"
         elif published.owner is None:
             why = "tidegate did not write the configuration, so Triton may serve it"
         else:
@@ -297,20 +290,20 @@ class Repository:
 
 
 def version_number(name: str) -> int | None:
-    """Return the number of a version's folder; None for other names."""
+    """Return the version number of a directory's name, or None."""
     return int(name) if _NUMBER.fullmatch(name) else None
 
 
 def checked_model(model: str) -> str:
-    """Return a model's name that is one, and leads to no other place; raises UsageError."""
+    """Return a valid model name. Raises UsageError if it is invalid, or would lead to another place."""
     if not is_name(model):
-        raise UsageError(f"{model!r} is no name for a model", do=RULE)
+        raise UsageError(f"{model!r} is not a valid name of a model", do=RULE)
     return model
 
 
 def wrong_sizes(there: Mapping[str, int], expected: Mapping[str, ManifestFile]) -> list[str]:
-    """Return which files are missing, of another size, or in no manifest, by their paths; a sentence each, sorted."""
-    found = [f"{path} is not there" for path in expected.keys() - there.keys()]
+    """Return a sentence for each file that is missing, of another size, or in no manifest, sorted."""
+    found = [f"{path} is missing" for path in expected.keys() - there.keys()]
     found += [f"{path} is in no manifest" for path in there.keys() - expected.keys()]
     for path in there.keys() & expected.keys():
         if there[path] != expected[path].size:
@@ -319,24 +312,24 @@ def wrong_sizes(there: Mapping[str, int], expected: Mapping[str, ManifestFile]) 
 
 
 def _check_staged(staged: Path, manifest: Manifest) -> None:
-    """Check that exactly the files of a manifest are staged, and let all read them; raises IntegrityError."""
+    """Check that exactly the files of a manifest are staged, and make them readable. Raises IntegrityError."""
     for file in manifest.files:
         first, _, rest = file.path.partition("/")
         if rest.split("/")[0] == BESIDE and first == ENTRY_VERSION:
-            raise IntegrityError(f"the entry has a folder {BESIDE} of its own: {file.path}", where=staged)
+            raise IntegrityError(f"the entry has a directory {BESIDE}, which is reserved: {file.path}", where=staged)
         if _LIKE_A_NUMBER.match(first) and not (first == ENTRY_VERSION and rest):
-            why = "Triton takes every folder for a version whose name begins like a number, and some end it"
-            do = f"register an entry with one version folder, {ENTRY_VERSION}"
-            what = f"the entry has another version folder: {file.path}"
+            why = "Triton treats every directory whose name starts like a number as a version, and some names crash it"
+            do = f"register an entry with one version directory, {ENTRY_VERSION}"
+            what = f"the entry has another version directory: {file.path}"
             raise IntegrityError(what, where=staged, why=why, do=do)
     there = {path: status.st_size for path, status in walk(staged)}
     if problems := wrong_sizes(there, {file.path: file for file in manifest.files}):
-        what = f"what was fetched of model {manifest.model} is not what was registered: {'; '.join(problems)}"
+        what = f"the fetched model {manifest.model} differs from what was registered: {'; '.join(problems)}"
         raise IntegrityError(what, where=staged, do=f"delete {staged} and run the command again")
     for file in manifest.files:
         allow(staged / file.path, 0o555 if file.executable else 0o444)
 
 
 def _is_byproduct(path: str) -> bool:
-    """Whether a file is one that Triton's Python backend writes next to a model.py, if it may write."""
+    """Return whether Triton's Python backend wrote a file next to a model.py, which it does on a writable mount."""
     return path.endswith(".pyc") and path.split("/")[-2:-1] == ["__pycache__"]

@@ -1,14 +1,14 @@
-"""Every change to a repository goes through `step`, so that tests can stop a publisher before and after each."""
+"""Names every change to a repository, so that tests can stop a publisher before and after each."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-Watch = Callable[[str, str], None]  # Called with `before` or `after`, and the step's name.
+Watch = Callable[[str, str], None]  # called with `before` or `after`, and the step's name
 _watch: Watch | None = None
 
 
 def watch(watcher: Watch | None = None) -> None:
-    """Have one watcher called at each step: whatever it raises is raised there."""
+    """Call a function at each step. Its exceptions are raised there."""
     global _watch
     _watch = watcher
 

@@ -1,4 +1,4 @@
-"""The registry: MLflow holds every registered version, its files, its digests and its history."""
+"""The registry: MLflow has every registered version, its files, its digests and its history."""
 
 from .golden import Golden
 from .registry import Registry

@@ -1,4 +1,4 @@
-"""The golden request of a version: a request whose answer is known, asked of every place that it comes to."""
+"""The golden request of a version: a request with a known answer, which is sent wherever the version is deployed."""
 
 import hashlib
 import json
@@ -18,30 +18,29 @@ _short.maxstring = 80
 
 
 class Golden(Message):
-    """A request, and what its answer must be where that is known."""
+    """A request, and its expected outputs if they are known."""
 
     request: dict[str, Any]
-    """The body of `POST /v2/models/<model>/infer`, as JSON has it; or of a call of OpenAI's API, without the model."""
+    """The JSON body of `POST /v2/models/<model>/infer`, or of a request of OpenAI's API without `model`."""
     outputs: dict[str, list[Any]] | None = None
-    """The data that each named output must have, flat or nested; None: any answer will do."""
+    """The expected data of each named output, flat or nested. None: any answer passes."""
     tolerance: float = Field(1e-4, ge=0)
-    """How far numbers may be off, relative to what they must be, and absolutely about zero."""
+    """Maximum relative difference of numbers, and absolute difference near 0."""
 
     def canonical(self) -> bytes:
-        """Return the bytes that its file has."""
         return json.dumps(self.model_dump(by_alias=True), sort_keys=True, separators=(",", ":")).encode()
 
     def digest(self) -> str:
-        """Return the SHA-256 of its canonical bytes, in hexadecimal."""
         return hashlib.sha256(self.canonical()).hexdigest()
 
     def check(self, inputs: Mapping[str, bool], outputs: Collection[str], where: str) -> None:
-        """Raise UsageError, which says the place, where tensors are named that the configuration does not have.
+        """Raise UsageError, with the place, if the request names tensors that the configuration does not have.
 
-        `inputs` says of each whether it may be left out. Without any, or without outputs, Triton finds out itself.
+        `inputs` has for each input whether it is optional. Empty `inputs` or `outputs` are not checked, because Triton
+        generates them.
         """
         if not isinstance(self.request.get("inputs"), list):
-            do = "write it as POST /v2/…/infer takes it"
+            do = "write it in the format of POST /v2/…/infer"
             raise UsageError("the request has no list `inputs`", where=where, do=do)
         given = [each.get("name") if isinstance(each, dict) else None for each in self.request.get("inputs", [])]
         wanted = [(f"outputs.{name}", name) for name in self.outputs or ()] + [
@@ -54,14 +53,14 @@ class Golden(Message):
                 if name not in has:
                     what = f"the golden request names an {kind} {name!r} at {place}, which the model does not have"
                     why = f"config.pbtxt has the {kind}s {', '.join(has)}"
-                    raise UsageError(what, where=where, why=why, do="write the names that config.pbtxt has")
+                    raise UsageError(what, where=where, why=why, do="use the names in config.pbtxt")
         if missing := [name for name, optional in inputs.items() if not optional and name not in given]:
             what = f"the golden request lacks the input {missing[0]} in request.inputs"
-            why = "config.pbtxt has it, and does not say that it is optional"
-            raise UsageError(what, where=where, why=why, do="give it, with shape, datatype and data")
+            why = "config.pbtxt has it, and it is not optional"
+            raise UsageError(what, where=where, why=why, do="add it, with shape, datatype and data")
 
     def differences(self, answer: Mapping[str, Any]) -> list[str]:
-        """Return how an answer of Triton's, as JSON has it, is not what it must be; nothing when it is."""
+        """Return the differences between Triton's answer, as JSON, and the expected outputs."""
         if self.outputs is None:
             return []
         data = {output.get("name"): output.get("data") for output in answer.get("outputs", [])}
@@ -73,14 +72,14 @@ class Golden(Message):
             return
         expected, found = list(_flat(wanted)), list(_flat(there))
         if len(expected) != len(found):
-            yield f"output {name} has {len(found)} elements, and must have {len(expected)}"
+            yield f"output {name} has {len(found)} elements instead of {len(expected)}"
             return
         off = [index for index, pair in enumerate(zip(expected, found, strict=True)) if not self._same(*pair)]
         if off:
             first = off[0]
             yield (
-                f"output {name}: {len(off)} of {len(expected)} elements are off by more than {self.tolerance:g}; "
-                f"the first is [{first}], {_short.repr(found[first])} in place of {_short.repr(expected[first])}"
+                f"output {name}: {len(off)} of {len(expected)} elements differ by more than {self.tolerance:g}. "
+                f"The first is [{first}], {_short.repr(found[first])} instead of {_short.repr(expected[first])}"
             )
 
     def _same(self, expected: Any, found: Any) -> bool:
@@ -91,11 +90,11 @@ class Golden(Message):
 
 
 def read_golden(text: str | bytes, where: str) -> Golden:
-    """Return the golden request of a file: `{"request": …, "outputs": …}`, or the bare request; raises UsageError."""
+    """Parse a golden request: `{"request": …, "outputs": …}`, or only the request. Raises UsageError."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError("this is no JSON", where=where, why=plain(error)) from None
+        raise UsageError("not valid JSON", where=where, why=plain(error)) from None
     if isinstance(document, dict) and "request" not in document:
         document = {"request": document}
     try:
@@ -104,10 +103,10 @@ def read_golden(text: str | bytes, where: str) -> Golden:
         first = error.errors(include_url=False, include_input=False)[0]
         at = ".".join(map(str, first["loc"])) or "the file"
         do = 'write {"request": {"inputs": […]}, "outputs": {"NAME": […]}}, or the request alone'
-        raise UsageError("this is no golden request", where=where, why=f"{at}: {first['msg']}", do=do) from None
-    asked = golden.request.get("outputs")
-    if isinstance(asked, list) and any(isinstance(each, dict) and "data" in each for each in asked):
-        what = "the answer stands within the request, where nobody would compare it"
+        raise UsageError("not a golden request", where=where, why=f"{at}: {first['msg']}", do=do) from None
+    requested = golden.request.get("outputs")
+    if isinstance(requested, list) and any(isinstance(each, dict) and "data" in each for each in requested):
+        what = "the expected outputs are inside the request, where they would not be compared"
         raise UsageError(what, where=where, do='write {"request": {"inputs": […]}, "outputs": {"NAME": […]}}')
     return golden
 

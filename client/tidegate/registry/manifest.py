@@ -1,4 +1,4 @@
-"""Makes the manifest of an entry on disk: every file is hashed, and what cannot be registered is refused."""
+"""Creates the manifest of an entry on disk: hashes every file, and refuses files that cannot be registered."""
 
 import os
 from pathlib import Path
@@ -12,15 +12,15 @@ from ..names import RULE, is_name
 from ..parallel import HASHING, Progress, in_parallel
 from .version import CLIENT_SUFFIX
 
-PATH_BYTES = 1024  # Object stores take no longer names; some of it goes to where the entry lies there.
+PATH_BYTES = 1024  # The limit of object stores, which includes the prefix of the entry.
 STEP_BYTES = 255
 
 
 def manifest_of(entry: Path, name: str | None = None, progress: Progress = lambda _bytes: None) -> Manifest:
-    """Return the manifest of the entry in a folder, whose name is the model's unless one is given.
+    """Return the manifest of the entry in a directory. The default model name is the directory's.
 
-    The version folder stands as ENTRY_VERSION in it, whatever its name; empty folders are left out. Raises UsageError
-    for what no version can have: a link, a device, a name that climbs or is too long, a second version folder.
+    The version directory has the name ENTRY_VERSION in it. Empty directories are left out. Raises UsageError for a
+    link, a device, an invalid or too long name, or a second version directory.
     """
     model = checked_name(name or entry.resolve().name)
     version = kind_of_entry(entry).version_folder(entry)
@@ -28,23 +28,23 @@ def manifest_of(entry: Path, name: str | None = None, progress: Progress = lambd
         files = in_parallel(lambda path: _hashed(entry, path, version, progress), _paths(entry), HASHING)
     except OSError as error:
         where, why = str(error.filename or entry), error.strerror or str(error)
-        raise UsageError("this cannot be read", where=where, why=why, do="let it be read") from None
+        raise UsageError("cannot be read", where=where, why=why, do="grant read permission on it") from None
     return make_manifest(model, files)
 
 
 def path_on_disk(entry: Path, version: str, path: str) -> Path:
-    """Return where a manifest's path lies in an entry with this version folder."""
+    """Return the local file of a manifest's path, in an entry with this version directory."""
     step, slash, rest = path.partition("/")
     return entry / version / rest if slash and step == ENTRY_VERSION else entry / path
 
 
 def checked_name(name: str) -> str:
-    """Return a model's name, which MLflow, Triton, file systems and object stores must all take; else UsageError."""
+    """Return a model's name that MLflow, Triton, file systems and object stores accept. Raises UsageError."""
     if not is_name(name):
         raise UsageError(f"{name!r} cannot be a model's name", do=RULE)
     if name.endswith(CLIENT_SUFFIX):
-        why = f"what ends with {CLIENT_SUFFIX} is the client model of another"
-        raise UsageError(f"{name!r} cannot be a model's name", why=why, do="give it another ending")
+        why = f"names that end with {CLIENT_SUFFIX} are for client models"
+        raise UsageError(f"{name!r} cannot be a model's name", why=why, do="choose another ending")
     return name
 
 
@@ -53,13 +53,13 @@ def _paths(entry: Path) -> list[str]:
     for path, item in below(entry):
         _check(entry, path)
         if item.is_symlink():
-            why = "what it points to need not be there where the model is served"
-            do = "put the file itself in its place"
-            raise UsageError("this is a symbolic link", where=item.path, why=why, do=do)
+            why = "its target may not exist where the model is served"
+            do = "replace it with the file itself"
+            raise UsageError("a symbolic link cannot be registered", where=item.path, why=why, do=do)
         if item.is_file():
             found.append(path)
         elif not item.is_dir():
-            raise UsageError("this is neither a file nor a folder", where=item.path, do="take it away")
+            raise UsageError("neither a file nor a directory", where=item.path, do="remove it")
     return sorted(found)
 
 
@@ -68,11 +68,11 @@ def _check(entry: Path, path: str) -> None:
     if len(encoded) > PATH_BYTES - 256 or len(encoded.rpartition(b"/")[2]) > STEP_BYTES:
         why = "it is too long for file systems or object stores"
     elif encoded != path.encode(errors="replace"):
-        why = "it is not UTF-8"
+        why = "it is not valid UTF-8"
     elif not is_inside(path):
-        why = "it has a backslash or a control character in it"
+        why = "it contains a backslash or a control character"
     elif any(sign in path for sign in "#%?"):
-        why = "MLflow keeps no file whose name has #, % or ? in it"
+        why = "MLflow stores no file whose name contains #, % or ?"
     if why:
         raise UsageError(f"the name {path!r} cannot be registered", where=entry, why=why, do="rename it")
 

@@ -1,8 +1,8 @@
-"""Registers an entry: step after step, each of which a second run finds done or does again.
+"""Registers an entry in steps that a second run skips or repeats.
 
-The parent run has the files; the version points to them; the nested child run has the client model. A version exists
-only when all of its files do. MLflow sees two models of it, logged as code: an empty one with the files, and the client
-model.
+The parent run has the files, the version points to them, and the nested child run has the client model. A version
+exists only after all of its files. For MLflow these are two models, logged as code: an empty one with the files, and
+the client model.
 """
 
 import getpass
@@ -40,36 +40,35 @@ if TYPE_CHECKING:
 
 PROXY: Final = "DOMINO_INFERENCE_PROXY"
 DOMINO_USER: Final = "DOMINO_STARTING_USERNAME"
-ASKING_SECONDS: Final = 10.0
-SOURCE: Final = "model"  # Below the artifacts of a run: where its model is, for MLflow and for us.
-_KEEP: Final = (".keep", ".gitkeep")  # They keep a folder that has no other file, as an ensemble's version.
+WHOAMI_SECONDS: Final = 10.0
+SOURCE: Final = "model"  # The directory of a run's model, below its artifacts.
+_KEEP: Final = (".keep", ".gitkeep")  # They keep a directory without other files, such as an ensemble's version.
 REGISTER_RECORD: Final = f"{RECORDS_FOLDER}/registered.json"
 
 EMPTY_SCRIPT: Final = Path(__file__).with_name("empty_model.py")
 CONTEXT: Final = "model_context"
 REQUIREMENTS: Final = ("numpy", "pandas", "tritonclient>=2.70", "urllib3>=2")
-"""What the client model needs beside MLflow and the code that goes with it."""
+"""Requirements of the client model, in addition to MLflow and the code that it contains."""
 CODE: Final = ("__init__.py", "errors.py", "names.py", "calling/*.py")
-"""The part of this package that calls models: it goes with the client model, so that endpoints need not install it."""
+"""The part of this package that calls models. The client model contains it, so that endpoints need not install it."""
 
 
 @dataclass(frozen=True)
 class Registration:
-    """One entry on its way into the registry: what is registered, and by which user."""
+    """The registration of one entry by one user."""
 
     server: Server
     entry: Path
     manifest: Manifest
     registered_by: str
-    unproven: str  # Why that may be another person.
-    inference_server: str  # The one that the client model is to name.
+    unproven: str  # Why `registered_by` may be wrong.
+    inference_server: str  # The one that the client model names.
     golden: Golden | None
     key: SigningKey | None
     progress: Progress
     tell: Callable[[str], None]
 
     def run(self) -> int:
-        """Do what is not done yet; return the number of the version."""
         if (version := self._version()) is None:
             version = self._create()
         else:
@@ -78,7 +77,7 @@ class Registration:
         if kind_of_entry(self.entry).speaks_v2:
             self._client(version)
         self._record(version)
-        with self.server.doing("the run cannot be ended"):
+        with self.server.doing("the run could not be ended"):
             self.server.client.set_terminated(str(version.run_id))
         return int(version.version)
 
@@ -100,16 +99,16 @@ class Registration:
         return {words.REGISTERED_BY: by, "mlflow.user": by, "mlflow.source.name": "tidegate register"}
 
     def _version(self) -> "ModelVersion | None":
-        """Return the version that has this content already: the first one, should there be two."""
+        """Return the version with this content, the first if there are several."""
         digest = self.manifest.digest()
         same = [each for each in self.server.versions(self._model) if each.tags.get(words.MANIFEST) == digest]
         return min(same, key=lambda version: int(version.version), default=None)
 
     def _create(self) -> "ModelVersion":
-        """Send the files, then make the version; a run that was begun and not finished is gone on with."""
+        """Upload the files, then create the version. Continues an unfinished run."""
         client, experiment = self.server.client, self.server.experiment_id()
         begun = " and ".join(f"tags.`{key}` = '{value}'" for key, value in self._parent_tags.items())
-        with self.server.doing("the run of the version cannot be made"):
+        with self.server.doing("the run of the version could not be created"):
             found = client.search_runs([experiment], begun, max_results=1, order_by=["start_time ASC"])
             name, tags = f"{self._model} {self.manifest.digest()[:12]}", self._parent_tags | self._run_tags
             run = found[0] if found else client.create_run(experiment, tags=tags, run_name=name)
@@ -120,11 +119,11 @@ class Registration:
         _write_all(artifacts, _empty_model() | {words.MANIFEST_FILE: self.manifest.canonical()})
         self.server.make_model(self._model, {words.MODEL: "true"})
         tags = self._parent_tags | self._by_whom | self._extras(artifacts, self.golden, self.key)
-        with self.server.doing(f"the version of {self._model} cannot be made"), quiet():
+        with self.server.doing(f"the version of {self._model} could not be created"), quiet():
             return client.create_model_version(self._model, source, run.info.run_id, tags=tags)
 
     def _add(self, version: "ModelVersion") -> None:
-        """Give a version that is there what it had not: a golden request, a signature, a registrant that is proven."""
+        """Add to an existing version a golden request, a signature, or the proof of its registrant."""
         before = version.tags.get(words.GOLDEN)
         golden = self.golden if self.golden and self.golden.digest() != before else None
         key = self.key if words.SIGNATURE not in version.tags else None
@@ -137,8 +136,8 @@ class Registration:
             self.server.run_artifacts(str(version.run_id)).write(record.new_path(), record.content())
             had = f"had the golden request {before[:12]}" if before else "had no golden request"
             self.tell(
-                f"version {version.version} of {self._model} {had}, and is tried with {after[:12]} from now on: "
-                f"`tidegate history {self._model}` shows it"
+                f"version {version.version} of {self._model} {had}. From now on it is tested with {after[:12]}: "
+                f"see `tidegate history {self._model}`"
             )
         if version.tags.get(words.UNPROVEN) and not self.unproven:
             tags |= self._by_whom | {words.UNPROVEN: ""}
@@ -168,7 +167,7 @@ class Registration:
     def _make_client(self, version: "ModelVersion", name: str) -> str:
         client, parent, number = self.server.client, str(version.run_id), str(version.version)
         named = {"parent_run_id": parent, "triton_model_name": self._model, "triton_model_version": number}
-        with self.server.doing("the run of the client model cannot be made"):
+        with self.server.doing("the run of the client model could not be created"):
             experiment = client.get_run(parent).info.experiment_id
             tags = {"mlflow.parentRunId": parent, words.IS_CLIENT: "true", words.MODEL: self._model} | self._run_tags
             run = client.create_run(experiment, tags=tags, run_name=f"{name} {number}")
@@ -179,7 +178,7 @@ class Registration:
         context["inference_server_name"] = self.inference_server
         _write_all(self.server.artifacts(source), _client_model(context))
         self.server.make_model(name, {words.IS_CLIENT: "true"})
-        with self.server.doing(f"the version of {name} cannot be made"), quiet():
+        with self.server.doing(f"the version of {name} could not be created"), quiet():
             tags = {words.IS_CLIENT: "true", words.VERSION: number, words.REGISTERED_BY: self.registered_by}
             made = client.create_model_version(name, source, run.info.run_id, tags=tags)
             client.set_terminated(run.info.run_id)
@@ -200,15 +199,16 @@ class Registration:
 
 
 def checked(entry: Path, model: str, golden: Golden | None = None, *, trusted: bool = False) -> list[str]:
-    """Return what is to be said of an entry, whose code may be `trusted`; raises TidegateError where servers would not
-    serve it, or it cannot be asked the golden request.
+    """Return the warnings about an entry, whose code may be `trusted`.
+
+    Raises TidegateError if servers would not serve it, or if it cannot answer the golden request.
     """
     kind = kind_of_entry(entry)
     findings = kind.check(entry, model, trusted=trusted)
     if wrong := errors(findings):
         lines = "\n".join(hints_once(map(str, wrong))).replace("\n", "\n  ")
-        what = f"No server would serve this entry, and it is not registered\n  {lines}"
-        raise TidegateError(what, where=entry, do="mend it; `tidegate model check` looks at it again")
+        what = f"no server would serve this entry, so it was not registered\n  {lines}"
+        raise TidegateError(what, where=entry, do="correct it, and run `tidegate model check` to check it again")
     if golden is not None:
         kind.check_golden(entry, golden, str(entry))
     found = {each.where for each in findings}
@@ -217,35 +217,35 @@ def checked(entry: Path, model: str, golden: Golden | None = None, *, trusted: b
 
 
 def _strangers(entry: Path) -> Iterator[Finding]:
-    """Yield what is to be said of files that editors, notebooks and Python leave, and that may hold secrets (.env)."""
+    """Yield warnings about files of editors, notebooks and Python, which may contain secrets (.env)."""
     for file in sorted(entry.rglob("*")):
         path = file.relative_to(entry)
         odd = any(step.startswith(".") or step == "__pycache__" for step in path.parts)
         if odd and file.is_file() and file.name not in _KEEP:
-            why, do = "all who may read that can read it", "take it away if it is not the model's"
-            yield warning("it goes into the registry", path.as_posix(), why, do)
+            why, do = "every user of the registry can read it", "remove it if it is not part of the model"
+            yield warning("this file would be registered", path.as_posix(), why, do)
 
 
 def registrant(environ: Mapping[str, str] = os.environ) -> tuple[str, str]:
-    """Return the caller's name, and why it may be another's: nothing where a proxy says it, which asked for a proof.
+    """Return the caller's name, and why it may be wrong. The reason is empty if a proxy authenticated the caller.
 
-    The proxy is that of DOMINO_INFERENCE_PROXY, else any of those in `environments.json`. Without one that answers it
-    is Domino's word for the user that started the run, else the login name.
+    The proxy is that of DOMINO_INFERENCE_PROXY, else any of those in `environments.json`. Otherwise the name is
+    Domino's for the user that started the run, or else the login name.
     """
     from ..calling.proxy import ProxyClient
 
-    proxy = "no proxy was asked that could prove it"
+    proxy = "no proxy was configured to authenticate you"
     for url in _proxies(environ):
         try:
-            with ProxyClient(url, seconds=ASKING_SECONDS) as asked:
-                return asked.whoami().principal, ""
+            with ProxyClient(url, seconds=WHOAMI_SECONDS) as client:
+                return client.whoami().principal, ""
         except TidegateError as error:
-            proxy = f"the proxy at {url} does not prove it: {error.what}"
+            proxy = f"the proxy at {url} could not authenticate you: {error.what}"
     if name := environ.get(DOMINO_USER, "").strip():
-        return name, f"{DOMINO_USER} says so, and {proxy}"
+        return name, f"the name is from {DOMINO_USER}, and {proxy}"
     with suppress(KeyError, OSError):
         return getpass.getuser(), f"it is the login name, and {proxy}"
-    return f"uid-{os.getuid()}", f"it is the user's number on this machine, which has no name for it, and {proxy}"
+    return f"uid-{os.getuid()}", f"it is the user ID, because this machine has no name for it, and {proxy}"
 
 
 def _proxies(environ: Mapping[str, str]) -> Iterator[str]:
@@ -263,12 +263,10 @@ def _write_all(artifacts: Artifacts, files: dict[str, bytes]) -> None:
 
 
 def _empty_model() -> dict[str, bytes]:
-    """Return the files of the empty model by their paths."""
     return _saved(python_model=str(EMPTY_SCRIPT), pip_requirements=[_mlflow()])
 
 
 def _client_model(context: dict[str, str]) -> dict[str, bytes]:
-    """Return the files of the client model by their paths."""
     package = Path(__file__).parents[1]
     with tempfile.TemporaryDirectory(prefix="tidegate-") as scratch:
         file = Path(scratch, f"{CONTEXT}.json")
@@ -290,7 +288,7 @@ def _saved(**options: Any) -> dict[str, bytes]:
     try:
         import mlflow.pyfunc
     except ImportError as error:
-        what = "registering needs pandas, which MLflow's own models need"
+        what = "registering needs pandas, because MLflow's models need it"
         raise UsageError(what, why=str(error), do=install("pandas")) from None
     with tempfile.TemporaryDirectory(prefix="tidegate-") as scratch, quiet():
         folder = Path(scratch, "model")

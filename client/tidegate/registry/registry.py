@@ -1,4 +1,4 @@
-"""The registry of models: versions are registered, fetched, named by alias, and looked back at here."""
+"""The registry of models: registers versions, fetches them, and reads and writes aliases and records."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -31,7 +31,7 @@ SMALL_BYTES = 16 << 20
 
 
 class Registry:
-    """The models that an MLflow server has registered. Every failure is a TidegateError."""
+    """The registered models of an MLflow server. All methods raise TidegateError."""
 
     def __init__(self, tracking_uri: str | None = None) -> None:
         """Open the registry at MLFLOW_TRACKING_URI, or at another address.
@@ -39,7 +39,7 @@ class Registry:
         Raises UsageError, UnreachableError, or RefusedError for a credential.
         """
         self._server = Server(tracking_uri)
-        self.where = self._server.where  # Its address, without secrets.
+        self.where = self._server.where  # its address, without secrets
 
     def register(
         self,
@@ -54,12 +54,12 @@ class Registry:
         unproven: str = "",
         tell: Callable[[str], None] = lambda _text: None,
     ) -> RegisteredVersion:
-        """Register the entry in a folder; the same content is the same version, however often it is registered.
+        """Register the entry in a directory. The same content always gives the same version.
 
-        `server` is the inference server that the client model names, `manifest` what `manifest_of` just made of the
-        entry; `progress` gets the bytes sent, `tell` gets advice for the user, and `unproven` says why
-        `registered_by` may be another person. Whether servers would serve the entry is for the caller to look at
-        (`registration.checked`). Raises IntegrityError when it changes meanwhile.
+        `server` is the inference server that the client model names. `manifest` is the result of `manifest_of` for the
+        entry. `progress` gets the bytes sent, `tell` gets warnings for the user. `unproven` is why `registered_by` may
+        be wrong. Does not check whether servers would serve the entry: call `registration.checked` first. Raises
+        IntegrityError if the entry changes meanwhile.
         """
         manifest = manifest_of(entry) if manifest is None else manifest
         registration = Registration(
@@ -68,18 +68,18 @@ class Registry:
         return self.version(manifest.model, registration.run())
 
     def versions(self, model: str) -> list[RegisteredVersion]:
-        """Return the versions of a model that `register` made, the oldest first; NotFoundError without the model."""
+        """Return the versions that `register` made, the oldest first. Raises NotFoundError without the model."""
         self._server.model(checked_name(model))
         found = [_pinned(each) for each in self._server.versions(model) if words.MANIFEST in each.tags]
         return sorted(found, key=lambda version: version.number)
 
     def version(self, model: str, which: int | str) -> RegisteredVersion:
-        """Return one version, by its number, an alias, or as the `latest`; it stays the same when an alias moves."""
+        """Return one version by its number, an alias, or `latest`. It does not change when an alias moves."""
         aliases = self._aliases(model)
         if which == words.LATEST:
             if versions := self.versions(model):
                 return versions[-1]
-            raise NotFoundError(f"no version of {model} was registered here", where=self.where)
+            raise NotFoundError(f"{model} has no registered version", where=self.where)
         if isinstance(which, int) or re.fullmatch(r"[0-9]{1,18}", which):
             number = int(which)
         elif which in aliases:
@@ -88,7 +88,7 @@ class Registry:
             do = f"its aliases are {', '.join(sorted(aliases))}" if aliases else "name a version by its number"
             raise NotFoundError(f"{model} has no alias {which!r}", where=self.where, do=do)
         try:
-            if number >= words.MOST:  # the server would try for minutes
+            if number >= words.MOST:  # the server would retry for minutes
                 raise NotFoundError("no version has this number")
             with self._server.doing(f"version {number} of {model} cannot be read"):
                 found = self._server.client.get_model_version(model, str(number))
@@ -97,17 +97,17 @@ class Registry:
             do = f"its versions are {there}"
             raise NotFoundError(f"{model} has no version {number}", where=self.where, do=do) from None
         if words.MANIFEST not in found.tags:
-            what = f"version {number} of {model} is none that an inference server can run"
-            why = f"it has no tag {words.MANIFEST}: `tidegate register` did not make it"
+            what = f"version {number} of {model} is not a model for an inference server"
+            why = f"it has no tag {words.MANIFEST}, so `tidegate register` did not create it"
             raise UsageError(what, where=self.where, why=why, do="register the model's entry with `tidegate register`")
         return _pinned(found)
 
     def manifest(self, version: RegisteredVersion) -> Manifest:
-        """Return the files of a version; IntegrityError when it is not the manifest that the version is tagged with."""
+        """Return the manifest of a version. Raises IntegrityError if it does not match the version's tag."""
         return self._manifest(version, self._artifacts(version))
 
     def golden(self, version: RegisteredVersion) -> Golden | None:
-        """Return the golden request of a version, if it has one; IntegrityError when it is another one."""
+        """Return the golden request of a version, if it has one. Raises IntegrityError if it does not match its tag."""
         digest = version.tags.get(words.GOLDEN)
         if digest is None:
             return None
@@ -119,20 +119,20 @@ class Registry:
             raise IntegrityError("the golden request cannot be read", where=artifacts.where) from None
 
     def verify_signature(self, version: RegisteredVersion, public_key: Path) -> None:
-        """Raise IntegrityError unless the version has a signature by this key's other half."""
+        """Raise IntegrityError unless the version is signed with the private key of this public key."""
         digest = version.tags.get(words.SIGNATURE)
         if digest is None:
-            do = "register the same entry again with the key: the version stays, and gets the signature"
+            do = "register the same entry again with --key. The version stays the same and gets the signature"
             raise IntegrityError(f"version {version.number} of {version.model} is not signed", where=self.where, do=do)
         artifacts = self._artifacts(version)
         signature = read_verified(artifacts, words.extra_file("signature", digest), digest, SMALL_BYTES)
         verify(self._manifest(version, artifacts), signature, public_key, artifacts.where)
 
     def fetch(self, version: RegisteredVersion, folder: Path, progress: Progress = lambda _bytes: None) -> Manifest:
-        """Bring a version's entry into a folder, every file verified; return its manifest.
+        """Download a version's entry to a directory, verify every file, and return its manifest.
 
-        What an interrupted fetch left is used. Raises IntegrityError for what is not as it was registered, and
-        UnfinishedError when the disk does not take it.
+        Continues an interrupted fetch. Raises IntegrityError for files that differ from the registered ones, and
+        UnfinishedError if a file cannot be written.
         """
         artifacts = self._artifacts(version)
         manifest = self._manifest(version, artifacts)
@@ -141,7 +141,7 @@ class Registry:
         return manifest
 
     def read_file(self, version: RegisteredVersion, path: str) -> bytes:
-        """Return one file of a version's entry, verified; NotFoundError when the version has no such file."""
+        """Return one verified file of a version's entry. Raises NotFoundError if there is no such file."""
         artifacts = self._artifacts(version)
         digests = {file.path: file.sha256 for file in self._manifest(version, artifacts).files}
         if path not in digests:
@@ -150,49 +150,47 @@ class Registry:
         return read_verified(artifacts, f"{words.ENTRY_FOLDER}/{path}", digests[path], SMALL_BYTES)
 
     def alias(self, model: str, alias: str) -> int | None:
-        """Return the version that an alias stands for; NotFoundError without the model."""
+        """Return the version of an alias, or None. Raises NotFoundError without the model."""
         return self._aliases(model).get(alias)
 
     def set_alias(self, model: str, alias: str, number: int, *, expect: int | None) -> None:
-        """Move an alias from the version that it is expected at (None: it is not there yet); else BusyError.
+        """Move an alias that is expected at a version (None: it must not exist). Otherwise raises BusyError.
 
-        MLflow cannot compare and move at once: concurrent moves exclude each other by other means.
+        MLflow has no atomic compare-and-set, so callers need their own lock.
         """
         there = self.alias(model, alias)
         if there == number:
             return
         self._expect(model, alias, there, expect)
-        with self._server.doing(f"the alias {alias} cannot be moved to version {number} of {model}"):
+        with self._server.doing(f"the alias {alias} could not be moved to version {number} of {model}"):
             self._server.client.set_registered_model_alias(model, alias, str(number))
         self._expect(model, alias, self.alias(model, alias), number)
 
     def remove_alias(self, model: str, alias: str, *, expect: int | None) -> None:
-        """Take an alias away from the version that it is expected at; else BusyError."""
         there = self.alias(model, alias)
         self._expect(model, alias, there, expect)
         if there is not None:
-            with self._server.doing(f"the alias {alias} of {model} cannot be taken away"):
+            with self._server.doing(f"the alias {alias} of {model} could not be removed"):
                 self._server.client.delete_registered_model_alias(model, alias)
 
     def tag(self, version: RegisteredVersion, key: str, value: str) -> None:
-        """Tag a version."""
         self._server.tag(version.model, str(version.number), key, value)
 
     def append_record(self, version: RegisteredVersion, record: Record) -> None:
-        """Write down what was done with a version; each record is a file of its own that is never written again."""
+        """Add a record of an operation on a version. Each record is a separate file that never changes."""
         if (record.model, record.version) != (version.model, version.number):
             raise ValueError("the record is of another version")
         self._server.run_artifacts(version.run_id).write(record.new_path(), record.content())
 
     def records(self, model: str) -> Records:
-        """Return what was ever done with the versions of a model, the oldest first; NotFoundError without the model.
+        """Return the records of all operations on a model, the oldest first. Raises NotFoundError without the model.
 
-        What lies there and is no record is named in `unreadable`: a decision by what is not there must look at it.
+        `unreadable` names files that are not records. A decision that depends on a missing record must check it.
         """
         return self._found(model, RECORDS_FOLDER, REMOVALS_FOLDER)
 
     def attempts(self, model: str) -> Records:
-        """Return what began, and what failed, the oldest first; NotFoundError without the model."""
+        """Return the records of started and failed operations, the oldest first."""
         return self._found(model, ATTEMPTS_FOLDER)
 
     def _found(self, model: str, *folders: str) -> Records:
@@ -206,7 +204,7 @@ class Registry:
         try:
             artifacts = self._server.run_artifacts(version.run_id)
         except NotFoundError:
-            return Records([], [f"what was done with version {version.number}, whose run {version.run_id} is gone,"])
+            return Records([], [f"the history of version {version.number}, whose run {version.run_id} is gone,"])
         records, unreadable = [], []
         for path, size in sorted(chain.from_iterable(artifacts.list(folder)[0].items() for folder in folders)):
             record = None
@@ -216,7 +214,7 @@ class Registry:
             if record is None or record.when > datetime.now(UTC) + words.AHEAD:
                 unreadable.append(f"{artifacts.where}/{path}")
                 continue
-            # The right to write one run says nothing of other versions; and two versions may have one run.
+            # The permission to write to one run does not extend to other versions. Two versions can share a run.
             if (record.model, record.version) == (version.model, version.number):
                 records.append(record)
         return Records(records, unreadable)
@@ -227,14 +225,14 @@ class Registry:
 
     def _expect(self, model: str, alias: str, there: int | None, expect: int | None) -> None:
         if there != expect:
-            now = "is nowhere" if there is None else f"is at version {there}"
-            before = "nowhere" if expect is None else f"version {expect}"
-            what = f"the alias {alias} of {model} {now}, and was expected at {before}"
-            why = "somebody else moved it meanwhile"
-            raise BusyError(what, where=self.where, why=why, do="look at `tidegate history`, and decide anew")
+            now = "does not exist" if there is None else f"is at version {there}"
+            before = "not to exist" if expect is None else f"at version {expect}"
+            what = f"the alias {alias} of {model} {now}, but was expected {before}"
+            why = "someone else moved it meanwhile"
+            raise BusyError(what, where=self.where, why=why, do="read `tidegate history`, then decide whether to retry")
 
     def _artifacts(self, version: RegisteredVersion) -> Artifacts:
-        with self._server.doing(f"the files of version {version.number} of {version.model} cannot be found"):
+        with self._server.doing(f"the files of version {version.number} of {version.model} could not be found"):
             uri = self._server.client.get_model_version_download_uri(version.model, str(version.number))
         return self._server.artifacts(uri)
 
@@ -246,7 +244,7 @@ class Registry:
             first = error.errors(include_url=False, include_input=False)[0]["msg"]
             raise IntegrityError("the manifest cannot be read", where=artifacts.where, why=first) from None
         if manifest.model != version.model:
-            what = f"the manifest is of model {manifest.model!r}, and the version is of {version.model!r}"
+            what = f"the manifest is of model {manifest.model!r}, but the version is of {version.model!r}"
             raise IntegrityError(what, where=artifacts.where)
         return manifest
 

@@ -1,4 +1,4 @@
-"""MLflow's server, as far as the registry uses it: every failure is one of our errors, and nothing waits for ever."""
+"""MLflow's server, as the registry uses it. All failures become TidegateError, and all requests have a timeout."""
 
 import logging
 import os
@@ -22,29 +22,29 @@ PAGE = 200
 GREETING_SECONDS = 15
 PROBE = "/api/2.0/mlflow/registered-models/search?max_results=1"
 GATEWAYS = ("INTERNAL_ERROR: Response", "was not in a valid JSON format")
-"""How MLflow's client tells an answer that is not MLflow's, such as a gateway's 401; it forgets the status."""
+"""Parts of MLflow's errors for a response that is not MLflow's, such as a gateway's 401. They lack the status."""
 
 
 class Server:
-    """A tracking server and its registry, under the address and with the credentials that MLflow itself would use."""
+    """A tracking server and its registry, with the address and credentials that MLflow itself would use."""
 
     def __init__(self, tracking_uri: str | None) -> None:
-        """Find it; raises UsageError when nothing says where it is, and what is wrong when it does not answer."""
-        with settings():  # some count only when MLflow is imported
+        """Connect. Raises UsageError if no address is set, and other errors if the server does not respond."""
+        with settings():  # some settings are read when MLflow is imported
             import mlflow
 
         if tracking_uri is None and not mlflow.is_tracking_uri_set():  # type: ignore[no-untyped-call]
             do = "set MLFLOW_TRACKING_URI to the address of the MLflow server, such as https://mlflow.example.com"
-            raise UsageError("nothing says where the registry is", do=do)
+            raise UsageError("the address of the registry is not set", do=do)
         self.uri = tracking_uri or str(mlflow.get_tracking_uri())
         self.where = shown(self.uri)
-        with translated("the registry cannot be opened", self.where):
+        with translated("the registry could not be opened", self.where):
             self.client: MlflowClient = mlflow.MlflowClient(self.uri)
         self._greet()
 
     @contextmanager
     def doing(self, what: str) -> Iterator[None]:
-        """Translate what fails in a block; `what` says what could not be done."""
+        """Turn exceptions in the block into TidegateError. `what` failed."""
         try:
             with settings(), translated(what, self.where):
                 yield
@@ -54,62 +54,58 @@ class Server:
             raise
 
     def artifacts(self, uri: str) -> Artifacts:
-        """Return the artifacts below a URI."""
         return Artifacts(uri, self.uri)
 
     def run_artifacts(self, run_id: str) -> Artifacts:
-        """Return the artifacts of a run."""
-        with self.doing(f"the run {run_id} cannot be read"):
+        with self.doing(f"the run {run_id} could not be read"):
             run = self.client.get_run(run_id)
         return self.artifacts(run.info.artifact_uri)
 
     def experiment_id(self) -> str:
-        """Return the experiment that runs are made in, which is made when it is not there.
+        """Return the experiment for runs, and create it if necessary.
 
         It is that of MLFLOW_EXPERIMENT_ID or MLFLOW_EXPERIMENT_NAME, else one of the Domino project, else `tidegate`.
         """
         if number := os.environ.get("MLFLOW_EXPERIMENT_ID"):
             return number
         name = _experiment_name()
-        with self.doing(f"the experiment {name!r} cannot be had"):
+        with self.doing(f"the experiment {name!r} could not be found or created"):
             found = self.client.get_experiment_by_name(name)
             if found is None and (made := _made(lambda: self.client.create_experiment(name))) is not None:
                 return str(made)
             found = found or self.client.get_experiment_by_name(name)
         if found is None:
-            raise RefusedError(f"the experiment {name!r} is somebody else's", where=self.where)
+            raise RefusedError(f"the experiment {name!r} belongs to another user", where=self.where)
         if found.lifecycle_stage != "active":
             do = "restore it (`mlflow experiments restore`), or name another one with MLFLOW_EXPERIMENT_NAME"
             raise UsageError(f"the experiment {name!r} was deleted", where=self.where, do=do)
         return str(found.experiment_id)
 
     def make_model(self, name: str, tags: dict[str, str]) -> None:
-        """Make a registered model with these tags, unless it is there."""
-        with self.doing(f"the model {name} cannot be made"):
+        """Create a registered model with these tags, or add the tags to an existing one."""
+        with self.doing(f"the model {name} could not be created"):
             if _made(lambda: self.client.create_registered_model(name, tags)) is None:
                 for key, value in tags.items():
                     self.client.set_registered_model_tag(name, key, value)
 
     def tag(self, model: str, number: str, key: str, value: str) -> None:
-        """Tag a version."""
-        with self.doing(f"version {number} of {model} cannot be tagged"):
+        with self.doing(f"version {number} of {model} could not be tagged"):
             self.client.set_model_version_tag(model, number, key, value)
 
     def model(self, name: str) -> Any:
-        """Return a registered model; NotFoundError, which names the nearest."""
+        """Return a registered model. Raises NotFoundError with the most similar name."""
         try:
-            with self.doing(f"the model {name!r} cannot be read"):
+            with self.doing(f"the model {name!r} could not be read"):
                 return self.client.get_registered_model(name)
         except NotFoundError:
-            models = self._all("the models cannot be listed", self.client.search_registered_models)
+            models = self._all("the models could not be listed", self.client.search_registered_models)
             known = [model.name for model in models]
-            do = nearest(name, known, "look at the spelling; `tidegate register` makes one")
+            do = nearest(name, known, "check the spelling, or create it with `tidegate register`")
             raise NotFoundError(f"there is no model {name!r}", where=self.where, do=do) from None
 
     def versions(self, model: str) -> "list[ModelVersion]":
-        """Return every version of a model, none where there is no such model."""
         search = partial(self.client.search_model_versions, f"name = '{model}'")
-        return self._all(f"the versions of {model} cannot be listed", search)
+        return self._all(f"the versions of {model} could not be listed", search)
 
     def _all(self, what: str, search: Callable[..., Any]) -> list[Any]:
         from mlflow.utils import get_results_from_paginated_fn
@@ -118,8 +114,8 @@ class Server:
             pages: Any = get_results_from_paginated_fn
             return list(pages(lambda number, token: search(max_results=number, page_token=token), PAGE))
 
-    def _greet(self, what: str = "the registry does not answer") -> None:
-        """Ask once: MLflow's client tries for minutes, and forgets the status of an answer that is not MLflow's."""
+    def _greet(self, what: str = "the registry does not respond") -> None:
+        """Send one request: MLflow's client retries for minutes, and loses the status of a foreign response."""
         from mlflow.utils import credentials, rest_utils
 
         if not self.uri.lower().startswith(("http:", "https:")):
@@ -134,13 +130,13 @@ class Server:
         if not answer.ok:
             raise from_status(answer.status_code, what, self.where, message(answer))
         if "json" not in answer.headers.get("Content-Type", ""):
-            why = "it answers with no JSON; perhaps it asks to sign in"
-            do = "set MLFLOW_TRACKING_URI to the address of the MLflow server, and its credential"
-            raise UsageError("this is no MLflow server", where=self.where, why=why, do=do)
+            why = "its response is not JSON. Perhaps it is a login page"
+            do = "set MLFLOW_TRACKING_URI to the address of the MLflow server, and set its credential"
+            raise UsageError("not an MLflow server", where=self.where, why=why, do=do)
 
 
 def _made(make: Callable[[], Any]) -> Any:
-    """Return what is made, None where it is there: somebody else may make it at the same moment."""
+    """Return the new object, or None if it exists: another process may create it at the same time."""
     from mlflow.exceptions import MlflowException
 
     try:
@@ -152,7 +148,7 @@ def _made(make: Callable[[], Any]) -> Any:
 
 
 def _experiment_name() -> str:
-    """Return the experiment of the project: Domino wants names that no other project has."""
+    """Return the project's experiment. Domino requires names that no other project has."""
     if name := os.environ.get("MLFLOW_EXPERIMENT_NAME"):
         return name
     project = [os.environ.get(f"DOMINO_PROJECT_{what}") for what in ("OWNER", "NAME")]
@@ -161,7 +157,7 @@ def _experiment_name() -> str:
 
 @contextmanager
 def quiet(name: str = "mlflow") -> Iterator[None]:
-    """Let a library say nothing but errors for a while: the rest is for authors of models for it."""
+    """Log only errors of a library in this block: its warnings are for model authors."""
     logger = logging.getLogger(name)
     level = logger.level
     logger.setLevel(logging.ERROR)

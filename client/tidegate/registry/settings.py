@@ -1,6 +1,6 @@
-"""MLflow's settings for this client's own calls: in force while one of them runs, and taken back after the last.
+"""MLflow's settings for this client's own calls. They apply while a call runs and are restored after the last one.
 
-MLflow reads them from the environment of the process, which is the user's, as in a notebook.
+MLflow reads them from the environment of the process, which may be the user's notebook.
 """
 
 import os
@@ -10,30 +10,30 @@ from threading import Lock
 from typing import Final
 
 _TIMEOUT: Final = "MLFLOW_HTTP_REQUEST_TIMEOUT"
-_TIMEOUT_SECONDS: Final = 120  # MLflow's default.
+_TIMEOUT_SECONDS: Final = 120  # MLflow's default
 _OURS: Final = {
-    "MLFLOW_DISABLE_TELEMETRY": "true",  # it would call a server of MLflow's makers
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # standard output is for results
-    # In parts, MLflow would hold hundreds of MB of a file in memory, and go to the store by itself.
+    "MLFLOW_DISABLE_TELEMETRY": "true",  # It would send requests to MLflow's makers.
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # Standard output is for results.
+    # Multipart transfers would hold hundreds of MB in memory and bypass the server.
     "MLFLOW_ENABLE_PROXY_MULTIPART_DOWNLOAD": "false",
     "MLFLOW_ENABLE_PROXY_MULTIPART_UPLOAD": "false",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
 }
-"""Each counts unless the user has set it."""
+"""Each applies unless the user has set it."""
 
 
 class Settings:
-    """The settings in one environment, which calls that overlap share."""
+    """The settings in one environment. Overlapping calls share them."""
 
     def __init__(self, environ: MutableMapping[str, str]) -> None:
         self._environ = environ
         self._lock = Lock()
-        self._calls: list[float] = []  # Seconds that each running call may take longer.
+        self._calls: list[float] = []  # additional seconds of each running call
         self._before: dict[str, str | None] = {}
 
     @contextmanager
     def during(self, longer: float = 0) -> Iterator[None]:
-        """Set them for a block, in which answers may take so many seconds `longer` than usual."""
+        """Apply them in a block, with a timeout that is `longer` by so many seconds."""
         with self._lock:
             if not self._calls:
                 self._before = {name: self._environ.get(name) for name in (*_OURS, _TIMEOUT)}

@@ -1,4 +1,4 @@
-"""Whole entries to and from the artifact store: several files at a time, each verified, resumed file by file."""
+"""Transfers entries to and from the artifact store: several files at a time, verified, and resumable by file."""
 
 import errno
 import hashlib
@@ -17,17 +17,17 @@ from ..hashing import hashed
 from ..parallel import Progress, in_parallel
 from .artifacts import Artifacts
 
-PAUSE_SECONDS = 0.5  # After the first try; twice as long after the second.
-PARTIAL = ".tidegate-partial"  # Folder, below the one fetched into, of files that are not whole yet: those begin anew.
-TRIES = 3  # A download that breaks in its middle begins anew so often; MLflow tries whole requests again by itself.
+PAUSE_SECONDS = 0.5  # After the first try. It doubles after the second.
+PARTIAL = ".tidegate-partial"  # Directory of incomplete files, below the target. They are downloaded again.
+TRIES = 3  # Tries of an interrupted download. MLflow itself retries failed requests.
 
 
 def upload(
     artifacts: Artifacts, folder: str, manifest: Manifest, on_disk: Callable[[str], Path], progress: Progress
 ) -> None:
-    """Bring the files of a manifest into a folder of the artifact store, but for those that are there already.
+    """Upload the files of a manifest to a directory of the artifact store, except those that are there already.
 
-    Raises IntegrityError when a file is not what the manifest says any more.
+    Raises IntegrityError if a local file no longer matches the manifest.
     """
     there = _sizes(artifacts, folder, manifest)
 
@@ -41,7 +41,7 @@ def upload(
                 changed = True
             if changed:
                 what = "the file changed while it was being registered"
-                raise IntegrityError(what, where=local, do="let nobody write the entry, and register it again")
+                raise IntegrityError(what, where=local, do="stop all writers of the entry, and register it again")
         progress(file.size)
 
     in_parallel(send, manifest.files)
@@ -54,16 +54,16 @@ def download(
     target: Path,
     progress: Progress,
 ) -> None:
-    """Bring files of a manifest from a folder of the artifact store into a folder on disk, each verified.
+    """Download files of a manifest from the artifact store to a local directory, and verify each.
 
-    What is whole there stays; what is half lies in PARTIAL. Raises IntegrityError for a file that is missing or another
-    one, and UnfinishedError when the disk does not take it.
+    Complete local files stay. Incomplete ones are in PARTIAL. Raises IntegrityError for a missing or different file,
+    and UnfinishedError if a file cannot be written.
     """
     partial = target / PARTIAL
 
     def get(file: ManifestFile) -> None:
         path = target / file.path
-        half = partial / token_hex(16)  # nobody can have laid a link there
+        half = partial / token_hex(16)  # a random name, at which no one can have placed a link
         try:
             if not _is_on_disk(path, file):
                 _receive(artifacts, f"{folder}/{file.path}", file, half)
@@ -77,13 +77,13 @@ def download(
     try:
         if partial.is_symlink():
             partial.unlink()
-        elif partial.exists():  # what a killed run has left half may be large, and nothing of it is used
+        elif partial.exists():  # incomplete files of a killed run, which are not reused and may be large
             shutil.rmtree(partial)
         partial.mkdir(parents=True)
         for below in (target / each for each in sorted(_folders(files))):
             below.mkdir(exist_ok=True)
             if below.is_symlink():
-                raise IntegrityError("this is a symbolic link", where=below, do="take it away")
+                raise IntegrityError("a symbolic link is not allowed here", where=below, do="remove it")
     except OSError as error:
         raise _not_written(partial, error) from None
     try:
@@ -93,7 +93,7 @@ def download(
 
 
 def read_verified(artifacts: Artifacts, path: str, sha256: str, limit: int) -> bytes:
-    """Return a small file that must have a digest; IntegrityError when it has another, is missing or too large."""
+    """Return a small file with this digest. Raises IntegrityError if it differs, is missing or is too large."""
     if path not in artifacts.list(path.rpartition("/")[0])[0]:
         raise _missing(path, artifacts)
     try:
@@ -103,21 +103,21 @@ def read_verified(artifacts: Artifacts, path: str, sha256: str, limit: int) -> b
     if len(content) > limit:
         raise IntegrityError(f"{path} is larger than {limit} bytes", where=artifacts.where)
     if (found := hashlib.sha256(content).hexdigest()) != sha256:
-        why = f"its SHA-256 is {found}, and {sha256} was registered"
-        do = "deploy nothing of this version; register the entry anew, and find out who can write the artifact store"
-        raise IntegrityError(f"{path} is not what was registered", where=artifacts.where, why=why, do=do)
+        why = f"its SHA-256 is {found}, but {sha256} was registered"
+        do = "do not deploy this version. Register the entry again, and find out who can write to the artifact store"
+        raise IntegrityError(f"{path} differs from what was registered", where=artifacts.where, why=why, do=do)
     return content
 
 
 def check_listing(artifacts: Artifacts, folder: str, manifest: Manifest) -> None:
-    """Raise IntegrityError for files in the artifact store that are missing or larger, or that no manifest names."""
+    """Raise IntegrityError for files in the artifact store that are missing, too large or not in the manifest."""
     there = _sizes(artifacts, folder, manifest)
     known = {file.path: file.size for file in manifest.files}
     strays = sorted(there.keys() - known.keys())
     if strays:
         more = f" and {len(strays) - 5} more" if len(strays) > 5 else ""
-        what = "the version has files that its manifest does not name"
-        do = "find out who can write the artifact store; take them away, or register the entry anew"
+        what = "the version has files that are not in its manifest"
+        do = "find out who can write to the artifact store. Remove the files, or register the entry again"
         raise IntegrityError(what, where=artifacts.where, why=", ".join(map(repr, strays[:5])) + more, do=do)
     for path, size in there.items():
         if size > known[path]:
@@ -127,9 +127,9 @@ def check_listing(artifacts: Artifacts, folder: str, manifest: Manifest) -> None
 
 
 def _sizes(artifacts: Artifacts, folder: str, manifest: Manifest) -> dict[str, int]:
-    """Return the files below a folder with their sizes, by their paths in it.
+    """Return the files below a directory with their sizes, by relative path.
 
-    Only folders that the manifest has are looked into; another one stands for itself, with a slash at its end.
+    Only directories of the manifest are listed. Others are returned themselves, with a slash at the end.
     """
     known = _folders(manifest.files)
     found: dict[str, int] = {}
@@ -184,30 +184,30 @@ def _receive(artifacts: Artifacts, remote: str, file: ManifestFile, half: Path) 
                 break
     if size > file.size:
         raise _too_large(file.path, file.size, artifacts)
-    why = f"its SHA-256 is {sha256}, and the manifest says {file.sha256}"
+    why = f"its SHA-256 is {sha256}, but the manifest has {file.sha256}"
     if size < file.size:
         why = f"it ends after {size} of {file.size} bytes"
-    do = "try again; if it stays so, register the entry anew, and find out who can write the artifact store"
-    raise IntegrityError(f"{file.path} is not what was registered", where=artifacts.where, why=why, do=do)
+    do = "try again. If it still fails, register the entry again, and find out who can write to the artifact store"
+    raise IntegrityError(f"{file.path} differs from what was registered", where=artifacts.where, why=why, do=do)
 
 
 def _too_large(path: str, size: int, artifacts: Artifacts) -> IntegrityError:
-    why = f"the manifest says {size} bytes, and more of it is there"
-    do = "register the entry anew, and find out who can write the artifact store"
+    why = f"the manifest has {size} bytes, but the store has more"
+    do = "register the entry again, and find out who can write to the artifact store"
     return IntegrityError(f"{path} is larger than what was registered", where=artifacts.where, why=why, do=do)
 
 
-def _missing(path: str, artifacts: Artifacts, why: str = "it is not in its folder") -> IntegrityError:
-    what = f"{path} is not in the artifact store, and the version has it"
-    do = "register the entry anew; find out who can delete from the artifact store"
+def _missing(path: str, artifacts: Artifacts, why: str = "it is not in its directory") -> IntegrityError:
+    what = f"{path} is missing in the artifact store"
+    do = "register the entry again, and find out who can delete from the artifact store"
     return IntegrityError(what, where=artifacts.where, why=why, do=do)
 
 
 def _not_written(path: Path, error: OSError) -> UnfinishedError:
     remedy = {
-        errno.ENOSPC: "make room",
-        errno.EDQUOT: "make room, or have the quota raised",
-        errno.ESTALE: "see that the network share is mounted",
-    }.get(error.errno or 0, "see that it can be written")
-    do = f"{remedy}, and run the same command again: what is whole stays"
+        errno.ENOSPC: "free space",
+        errno.EDQUOT: "free space, or have the quota raised",
+        errno.ESTALE: "check that the network share is mounted",
+    }.get(error.errno or 0, "check the permissions")
+    do = f"{remedy}, then run the same command again. Complete files stay"
     return UnfinishedError("the file cannot be written", where=path, why=error.strerror or str(error), do=do)

@@ -1,4 +1,4 @@
-"""A registered version, the words by which MLflow knows it, and its history: a record for each thing done with it."""
+"""A registered version, its tags in MLflow, and its history: one record per operation."""
 
 import uuid
 from collections.abc import Iterable
@@ -8,20 +8,20 @@ from typing import Final, Literal
 from pydantic import AwareDatetime, Field
 from tidegate_contracts.message import Message
 
-CLIENT_SUFFIX: Final = "-client"  # The client model of `densenet` is registered as `densenet-client`.
+CLIENT_SUFFIX: Final = "-client"  # The client model of `densenet` has the name `densenet-client`.
 LATEST: Final = "latest"
 
-# Tags of versions and runs. `is_parent` and `is_triton_client` are what Domino's reference looks for.
+# Tags of versions and runs. Domino's reference implementation reads `is_parent` and `is_triton_client`.
 IS_PARENT: Final = "is_parent"
 IS_CLIENT: Final = "is_triton_client"
 MODEL: Final = "tidegate.model"
 MANIFEST: Final = "tidegate.manifest.sha256"
 REGISTERED_BY: Final = "tidegate.registered-by"
 UNPROVEN: Final = "tidegate.registered-by.unproven"
-"""Why the registrant's name may be a false one; not there where a proxy has asked for a proof."""
+"""Why the registrant's name may be wrong. Absent if a proxy authenticated the registrant."""
 GOLDEN: Final = "tidegate.golden.sha256"
 SIGNATURE: Final = "tidegate.signature.sha256"
-CLIENT: Final = "tidegate.client"  # Of a version: the client model's version that goes with it, `densenet-client/3`.
+CLIENT: Final = "tidegate.client"  # Of a version: its client model's name and version, `densenet-client/3`.
 VERSION: Final = "tidegate.version"  # Of a version of the client model: the number of the version that it calls.
 
 # Below the source of a version, where MLflow keeps the empty pyfunc model.
@@ -29,36 +29,36 @@ ENTRY_FOLDER: Final = "entry"
 MANIFEST_FILE: Final = "manifest.json"
 
 RECORDS_FOLDER: Final = "tidegate/records"  # Below the artifacts of the version's run.
-REMOVALS_FOLDER: Final = "tidegate/removals"  # Of `undeploy`, which earlier clients would take for no record.
+REMOVALS_FOLDER: Final = "tidegate/removals"  # Of `undeploy`. Earlier clients could not read these records.
 ATTEMPTS_FOLDER: Final = "tidegate/attempts"
-"""Beside it, what began and what failed: clients that know nothing of it meet no records that they cannot read."""
+"""Started and failed operations. Separate, because earlier clients could not read these records."""
 LIMIT_BYTES: Final = 64 << 10
 MOST: Final = 10**18  # More than any version's number.
 AHEAD: Final = timedelta(days=1)
-"""A clock may go ahead by so much. A record of a later time is none: it would be the newest one for ever."""
+"""How far a clock may be ahead. A record with a later time is invalid, or else it would be the newest for ever."""
 
 
 class RegisteredVersion(Message):
-    """One version of a model, pinned: nothing that is said of it later changes which files it has."""
+    """One version of a model. Its files never change, whatever is added to it later."""
 
     model: str
     number: int
-    run_id: str  # The parent run, which has the files.
-    source: str  # URI of the version's artifacts, as the registry says it.
+    run_id: str  # the parent run, which has the files
+    source: str  # URI of the version's artifacts, from the registry
     manifest_sha256: str
     registered_by: str
     client_model: str | None
-    """Its name and version, `densenet-client/3`; None where the registration is unfinished, and of language models."""
+    """Its name and version, `densenet-client/3`. None if the registration is unfinished, and for language models."""
     tags: dict[str, str]
 
     @property
     def unproven(self) -> str:
-        """Why `registered_by` may be another person; nothing where it was proven."""
+        """Why `registered_by` may be wrong. Empty if a proxy authenticated the registrant."""
         return self.tags.get(UNPROVEN, "")
 
 
 def extra_file(kind: Literal["golden", "signature"], sha256: str) -> str:
-    """Return where a golden request or a signature lies; another one is another file, and a tag says which counts."""
+    """Return the file of a golden request or a signature. Each has a separate file, and a tag has the valid one."""
     return f"{kind}-{sha256[:16]}.json"
 
 
@@ -73,20 +73,19 @@ class Record(Message):
     previous: int | None = Field(None, ge=1, lt=MOST)
     environment: str | None = None
     plane: str | None = None
-    source: str | None = None  # The environment that the version came from.
+    source: str | None = None  # the environment that the version came from
     manifest_sha256: str | None = None
-    proxy: str | None = None  # Address of the proxy through which it was seen to answer.
+    proxy: str | None = None  # address of the proxy through which the version answered
     note: str = ""
     ended: Literal["done", "failed", "interrupted"] = "done"
-    """`interrupted`, which is written when an operation begins, is what it was unless a later one says how it ended."""
+    """`interrupted` is written when an operation starts. A later record has its result."""
 
     def content(self) -> bytes:
-        """Return the bytes of its file."""
-        exclude = {"ended"} if self.ended == "done" else None  # which earlier clients do not know
+        exclude = {"ended"} if self.ended == "done" else None  # earlier clients do not know this field
         return self.model_dump_json(by_alias=True, exclude=exclude).encode()
 
     def new_path(self) -> str:
-        """Return where it is to lie, which is never written again: names sort as the records do."""
+        """Return a new path for the record. Paths sort like the records, and are never written again."""
         when = self.when.astimezone(UTC)
         done = REMOVALS_FOLDER if self.what == "undeploy" else RECORDS_FOLDER
         folder = done if self.ended == "done" else ATTEMPTS_FOLDER
@@ -94,7 +93,7 @@ class Record(Message):
 
 
 class Records(list[Record]):
-    """Records, the oldest first; and what is lost or lies among them and is none: somebody else must have done that."""
+    """Records, the oldest first, and the names of unreadable or lost ones, which someone else must have damaged."""
 
     def __init__(self, records: Iterable[Record], unreadable: Iterable[str] = ()) -> None:
         super().__init__(sorted(records, key=lambda record: (record.when, record.version, record.what)))

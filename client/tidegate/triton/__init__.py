@@ -1,1 +1,1 @@
-"""Triton: all of the client that knows this kind of inference server by name."""
+"""All client code that is specific to Triton."""

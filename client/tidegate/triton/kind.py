@@ -1,6 +1,6 @@
 """Triton as one kind of inference server.
 
-What a method needs is imported when it runs: protobuf and gRPC take longer to import than most commands run.
+Methods import protobuf and gRPC when they run, because these imports take longer than most commands.
 """
 
 import re
@@ -25,31 +25,30 @@ if TYPE_CHECKING:
 _VERSION: Final = re.compile(r"[1-9][0-9]*")
 NEEDS_GPU: Final = ("tensorrt", "tensorrt_plan", "tensorrtllm", "dali")
 HARMLESS: Final = ("version_policy", "dynamic_batching", "instance_group", "model_warmup", "response_cache")
-"""Fields in which versions may differ and still be served beside each other under the configuration of one of them."""
+"""Fields in which two versions may differ and still be served together under the configuration of one of them."""
 
 
 class TritonKind(ServerKind):
-    """Entries are folders of a Triton model repository: `config.pbtxt` and a folder for each version."""
+    """Entries are directories of a Triton model repository: `config.pbtxt` and a directory for each version."""
 
-    entry = "a Triton model's, with config.pbtxt and a version's folder, 1/"
+    entry = "a Triton model's with config.pbtxt and a version directory such as 1/"
     follows_repository = True
     speaks_v2 = True
 
     def entries_in(self, folder: Path) -> list[Path]:
-        """Return the folder itself, or those in it, with a `config.pbtxt` or a version's folder."""
         from .entries.entry import entries_in
 
         return entries_in(folder)
 
     def version_folder(self, entry: Path) -> str:
-        """Return the one version folder, ENTRY_VERSION where there is none; raises UsageError for several."""
+        """Return the only version directory, or ENTRY_VERSION if there is none. Raises UsageError for several."""
         found = sorted(item.name for item in entry.iterdir() if _VERSION.fullmatch(item.name) and item.is_dir())
         if len(found) > 1:
-            why = "what is registered is one version, and the registry gives it its number"
-            do = "leave one of them in it"
-            raise UsageError(f"it has the version folders {', '.join(found)}", where=entry, why=why, do=do)
+            why = "one version is registered at a time, and the registry gives it its number"
+            do = "keep only one of them"
+            raise UsageError(f"it has the version directories {', '.join(found)}", where=entry, why=why, do=do)
         if not (entry / "config.pbtxt").is_file():
-            do = "write one (`tidegate model new`), beside the version folder and not in it"
+            do = "create it (`tidegate model new`), next to the version directory and not in it"
             raise UsageError("it has no config.pbtxt", where=entry, do=do)
         return found[0] if found else ENTRY_VERSION
 
@@ -58,17 +57,16 @@ class TritonKind(ServerKind):
         folder: Path,
         name: str | None = None,
         *,
-        trusted: bool = False,  # noqa: ARG002 - a program for its Python backend is what such an entry is
+        trusted: bool = False,  # noqa: ARG002 - entries of the Python backend are code
         **has: Unpack[ServerHas],
     ) -> list[Finding]:
-        """Return what Triton would refuse or ignore."""
         from .entries.checks import check_entry
         from .entries.entry import read_entry
 
         return check_entry(read_entry(folder, name), **has)
 
     def check_golden(self, folder: Path, golden: "Golden", where: str) -> None:
-        """Check that its tensors are those of the entry's configuration, where that says any."""
+        """Check the names of its tensors against the entry's configuration, if that has any."""
         from .entries.entry import read_entry
 
         inputs: dict[str, bool] = {}
@@ -79,12 +77,10 @@ class TritonKind(ServerKind):
         golden.check(inputs, outputs, where)
 
     def ask(self, proxy: "ProxyClient", model: str, request: Mapping[str, Any], **about: Any) -> dict[str, Any]:
-        """Send the body of a v2 inference request."""
         return proxy.infer_json(model, request, **about)
 
     @property
     def configs(self) -> "Configs":
-        """The configuration that Triton reads beside the versions of a model."""
         from .publishing import config
 
         return config
@@ -98,7 +94,7 @@ class TritonKind(ServerKind):
         bring: Callable[[str], str],
         **has: Unpack[ServerHas],
     ) -> list[Finding]:
-        """Check an entry that was fetched; an ensemble's steps must be in the repository."""
+        """Check a fetched entry. The steps of an ensemble must be in the repository."""
         from .entries.checks import check_entry
         from .entries.entry import read_entry
         from .entries.text import CONFIG, parse_config
@@ -114,7 +110,7 @@ class TritonKind(ServerKind):
                     config = parse_config(text, f"{repository.where}/{name}/{CONFIG}")
                     published = self.configs.read_published(text)
                     if published.owner is not None and not published.served:
-                        missing.add(name)  # it was taken out, and its files are there
+                        missing.add(name)  # it was undeployed, but its files are there
                     else:
                         models[name] = config
         first = {f"there is no model '{name}'": bring(name) for name in missing}
@@ -124,7 +120,7 @@ class TritonKind(ServerKind):
     def check_backend(
         self, model: str, entry_config: str, files: Collection["StoredFile"], backends: Collection[str] | None
     ) -> list[Finding]:
-        """Check the backend, by the configuration and the names of the files."""
+        """Check the backend, given the configuration and the file list."""
         from .entries.checks.backends import check_server
         from .entries.entry import Entry
         from .entries.text import read_config
@@ -135,14 +131,14 @@ class TritonKind(ServerKind):
         return [replace(each, where=entry.where(each.where)) for each in found]
 
     def needs_gpu(self, entry_config: str) -> str | None:
-        """Return the backend, or the platform, of an entry that runs on GPUs only."""
+        """Return the backend or platform of an entry if it runs only on GPUs."""
         from .entries.text import parse_config
 
         config = parse_config(entry_config)
         return next((each for each in (config.backend, config.platform) if each in NEEDS_GPU), None)
 
     def code_backend(self, entry_config: str, files: Iterable["StoredFile"]) -> str | None:
-        """Return the backend of an entry that may name weights outside its folder, as the eviction policy judges it."""
+        """Return the backend if it can name weights outside the entry, by the same rule as the eviction policy."""
         from .entries.text import read_config
 
         if (config := read_config(entry_config).config) is None:
@@ -150,27 +146,26 @@ class TritonKind(ServerKind):
         return code_backend(config.backend, config.platform, ((each.path, each.size) for each in files))
 
     def alias_of(self, config: Mapping[str, Any], alias: str) -> str | None:
-        """Return the version that an alias stands for: the text of one of the configuration's parameters."""
+        """Return the version of an alias, which is the text of a parameter in the configuration."""
         parameter: Mapping[str, str] = (config.get("parameters") or {}).get(ALIAS_PARAMETER + alias, {})
         return parameter.get("string_value")
 
     def failures(self, statistics: Mapping[str, Any]) -> int:
-        """Return what Triton's statistics extension counts as failed."""
         return int(statistics.get("inference_stats", {}).get("fail", {}).get("count", 0))
 
     def check_beside(self, old_config: str, new_config: str, old: int, new: int) -> list[Finding]:
-        """Check that two versions can be served beside each other: Triton has one configuration for both."""
+        """Check that one configuration fits two versions, because Triton has one for all versions of a model."""
         from .publishing.config import CONFIG, config_differences
 
         why = "Triton has one configuration for all versions of a model"
         do = (
-            "register it as a model of another name, which its callers then move to; or run `tidegate undeploy` first. "
-            "To go back, then name the version: `tidegate rollback … --version N`"
+            "register it under another model name, and move its callers to that. Or run `tidegate undeploy` first: "
+            "to go back, name the version with `tidegate rollback … --version N`"
         )
         return [
             warning(f"version {old} runs under version {new}'s {each}", CONFIG)
             if each.startswith("parameters")
-            else error(f"versions {old} and {new} cannot be served beside each other: {each}", CONFIG, why, do)
+            else error(f"versions {old} and {new} cannot be served at the same time: {each}", CONFIG, why, do)
             for each in config_differences(old_config, new_config)
             if not each.startswith(HARMLESS)
         ]

@@ -128,7 +128,6 @@ class Authorizer:
                 return found
 
     def permits(self, identity: Identity, route: Route, action: Action) -> bool:
-        """Return whether a rule grants the action."""
         return self._rules.of(identity.principal).allow(action, route.server, route.name)
 
     # --- called when something changes
@@ -191,7 +190,6 @@ class Authorizer:
         self._token_limits.forget_idle(self._clock(), _LOOKED_AT)
 
     async def close(self) -> None:
-        """Cancel requests in progress and close connections."""
         if self._domino is not None:
             await self._domino.close()
         for issuer in self._trust.issuers.values():

@@ -84,8 +84,8 @@ MOST_GRANTS_EACH = 1024
 MOST_REFUSALS = 4096
 REFUSED_SECONDS = 5.0  # Seconds for which a refused credential is refused without a check.
 TAIL = 48
-"""Last bytes of a credential, by which it is looked up before a full comparison: part of a token's signature, or an API
-key's random part. Hashing a whole token for each request would take longer than everything else."""
+"""Last bytes of a credential, for a look-up before a full comparison: part of a token's signature, or an API key's
+random part. Hashing a whole token for each request would take longer than everything else."""
 
 
 class IdentityCache:
@@ -128,7 +128,6 @@ class IdentityCache:
             self.forget(next(iter(self.by_tail)))
 
     def clear(self, identity: Identity) -> None:
-        """Forget the grants of an identity."""
         self.grants -= len(identity.grants)
         identity.grants = {}
 

@@ -94,7 +94,6 @@ class IssuerKeys:
             self._pause_until = self._due = float("-inf")
 
     async def close(self) -> None:
-        """Cancel a fetch in progress."""
         await self._flights.close()
 
     async def _fetch(self) -> None:

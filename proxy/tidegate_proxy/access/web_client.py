@@ -75,7 +75,6 @@ class WebClient:
         self._context = context
 
     async def close(self) -> None:
-        """Close idle connections."""
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -202,7 +201,6 @@ class Domino:
         return Identity(principal, min(now + HOLD_SECONDS, expires or float("inf")))
 
     async def close(self) -> None:
-        """Cancel requests in progress."""
         await self._waiting.close()
         await self._sent.close()
 

@@ -79,7 +79,6 @@ class OpenAIKind(ServerKind):
         return asked, naming
 
     def version_name(self, model: str, version: str) -> str | None:
-        """Return the name under which a server serves a version."""
         return served_as(model, int(version))
 
     def serves(self, config: bytes) -> Collection[str]:
@@ -90,7 +89,6 @@ class OpenAIKind(ServerKind):
             raise ValueError(f"it is not a list of models: {error}") from None
 
     def path(self, target: Target, _version: str | None) -> bytes:
-        """Return the server's path. The body names the version."""
         return f"/v1/{target.verb}".encode()
 
     def config_path(self, _model: str) -> bytes:
@@ -112,7 +110,6 @@ class OpenAIKind(ServerKind):
             return True
 
     def problem_body(self, problem: Problem, _request_id: str) -> tuple[str, bytes]:
-        """Return the problem in the form of OpenAI's own errors."""
         type_, word = "invalid_request_error" if problem.type.status < 500 else "server_error", problem.type.word
         if problem.type is ProblemType.RATE_LIMITED:  # whose type is the unit of the limit
             type_ = problem.reason or "requests"

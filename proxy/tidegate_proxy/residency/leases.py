@@ -60,12 +60,10 @@ class Lease:
     versions: tuple[int, ...] = ()  # The versions loaded when it was granted. Empty if unknown.
 
     def enter(self) -> None:
-        """Count a request that begins."""
         self.in_flight += 1
         self.requests += 1
 
     def leave(self, now: float) -> None:
-        """Count the end of a request."""
         self.in_flight -= 1
         self.used = now
 

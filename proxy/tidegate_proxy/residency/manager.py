@@ -74,7 +74,6 @@ class LeaseManager:
         self._rebalancer.start()
 
     def follow(self, replicas: Sequence[Replica]) -> None:
-        """Follow the current replicas of the pool."""
         table, known, host, port = self.table, self.table.replicas, self._config.host, self._config.lease_port
         assert port is not None
         for replica in [replica for replica in replicas if replica not in known]:

@@ -58,7 +58,6 @@ class LeaseTable:
         return lease if lease is not None and lease.held and now < lease.until else None
 
     def granted(self, lease: Lease) -> None:
-        """Add a granted lease."""
         found = self.models.get(lease.model)
         if found is None:
             found = self.models[lease.model] = ModelLeases(monotonic())
@@ -69,7 +68,6 @@ class LeaseTable:
                     self.replicas[other.replica].drop(other)
 
     def dropped(self, lease: Lease) -> None:
-        """Forget a lease that is no longer held."""
         found = self.models.get(lease.model)
         if found is not None and lease in found.leases:
             found.leases.remove(lease)

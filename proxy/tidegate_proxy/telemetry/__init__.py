@@ -1,1 +1,1 @@
-"""What operators see: metrics, logs, traces."""
+"""Metrics, logs and traces for operators."""

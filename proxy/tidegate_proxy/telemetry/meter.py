@@ -23,7 +23,6 @@ class Histogram:
     seconds: float = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count a duration in seconds."""
         self.buckets[bisect_left(SECONDS, seconds)] += 1
         self.seconds += seconds
 

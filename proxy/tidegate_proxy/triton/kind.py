@@ -151,7 +151,6 @@ class TritonKind(ServerKind):
         return target, memoryview(envelope.payload)
 
     def path(self, target: Target, version: str | None) -> bytes:
-        """Return Triton's path for a target, with the chosen version."""
         which = f"/versions/{version}" if version else ""
         tail = "" if target.verb == "metadata" else f"/{target.verb}"
         return f"/v2/models/{target.model}{which}{tail}".encode()
@@ -166,7 +165,6 @@ class TritonKind(ServerKind):
         return await ask(pool, self.path(target, target.version), seconds, replica, own_bound=own_bound)
 
     def config_path(self, model: str) -> bytes:
-        """Return the path of a model's configuration."""
         return f"/v2/models/{model}/config".encode()
 
     def alias(self, config: bytes, alias: str) -> tuple[str, str]:
@@ -212,7 +210,6 @@ class TritonKind(ServerKind):
         return str(parameters.sequence_id).encode("utf-8", "surrogatepass")
 
     def says_lost(self, status: int, answer: bytes) -> bool:
-        """Return whether Triton reports that it does not have the model."""
         return status in LOST_STATUSES and LOST.search(answer) is not None
 
     async def lacks(self, _status: int, pool: Pool, *_: object) -> bool:

@@ -21,7 +21,7 @@ ANSWER_SECONDS = 30.0  # After a timeout the listing still continues in the serv
 WAIT_SECONDS = 5.0  # How long a request waits for a query before it uses the last result.
 UNEXPLAINED_SECONDS = 120.0
 """Time after which a version that is neither loaded nor loading counts as failed without a reason: the server polls."""
-MOST_TOLD = 100  # Failures of one replica in the metrics.
+MOST_REPORTED = 100  # Failures of one replica in the metrics.
 NO_REASON: Final = (
     "the inference server has not loaded it and reports no reason. It may be unable to read the configuration, or have "
     "stopped polling its repository. See its log"
@@ -98,12 +98,12 @@ class LoadWatch(PeriodicProbe):
         if self._probing is not None or monotonic() - self._looked_at >= FRESH_SECONDS:
             await self.ask(WAIT_SECONDS)
 
-    def told(self) -> list[str]:
-        """Return a line for each failed version, at most MOST_TOLD."""
+    def failure_lines(self) -> list[str]:
+        """Return a line for each failed version, at most MOST_REPORTED."""
         return [
             f"{_named(*key)} cannot be loaded at {self._replica.name}"
             f" (known since {datetime.fromtimestamp(failure.since, UTC):%Y-%m-%d %H:%M:%S} UTC): {failure.why}"
-            for key, failure in [*self.failed.items()][:MOST_TOLD]
+            for key, failure in [*self.failed.items()][:MOST_REPORTED]
         ]
 
     def _pause(self) -> float:

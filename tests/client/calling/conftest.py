@@ -1,4 +1,4 @@
-"""The real Triton and the real proxy, which the proxy's own tests start too; and time that need not be waited for."""
+"""The real Triton and proxy of the proxy's own tests, and a clock that does not wait."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +24,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def write_keyed(root: Path, triton: Triton, models: Sequence[str | routing.Model], key: str) -> Path:
-    """Write what a proxy before a Triton has, whose caller has this API key; return the folder."""
+    """Write the files of a proxy in front of a Triton, whose caller has this API key. Return the directory."""
     write_tables(root, routing_table(triton.http_port, triton.grpc_port, models), access_table())
     write_key(root, key)
     return root

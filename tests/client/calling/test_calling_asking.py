@@ -1,4 +1,4 @@
-"""What is tried again and what is not, within the time; before a proxy that misbehaves as it is told to."""
+"""Retries of requests within their deadline, against a proxy with faults."""
 
 import json
 import threading
@@ -29,9 +29,9 @@ def well(caller: rig.Caller) -> None:
 
 def problem(kind: ProblemType, retry_after: float | None = None) -> rig.Behaviour:
     def behave(caller: rig.Caller) -> None:
-        told = Problem(kind, "as it was told to", retry_after)
-        headers = {name.decode().replace("-", "_"): value.decode() for name, value in told.headers()}
-        caller.answer(told.body("r-1"), kind.status, CONTENT_TYPE, **headers)
+        sent = Problem(kind, "as configured", retry_after)
+        headers = {name.decode().replace("-", "_"): value.decode() for name, value in sent.headers()}
+        caller.answer(sent.body("r-1"), kind.status, CONTENT_TYPE, **headers)
 
     return behave
 
@@ -59,7 +59,7 @@ def test_connections_are_kept(behind: rig.Upstream) -> None:
     assert (len(behind.requests), behind.connections) == (10, 1)
 
 
-def test_a_request_says_who_calls_and_how_long_it_waits(behind: rig.Upstream) -> None:
+def test_a_request_has_the_credential_and_the_timeout(behind: rig.Upstream) -> None:
     client(behind).infer("m", ONE, server="gpu", version=3, sticky="ada", deadline=8)
     [request] = behind.requests
     assert request.line == "POST /servers/gpu/v2/models/m/versions/3/infer HTTP/1.1"
@@ -71,7 +71,7 @@ def test_a_request_says_who_calls_and_how_long_it_waits(behind: rig.Upstream) ->
 
 
 @pytest.mark.parametrize("word", ["BUSY", "RATE_LIMITED"])
-def test_after_retry_after_it_is_tried_again_or_told_where_the_time_is_short(behind: rig.Upstream, word: str) -> None:
+def test_a_request_is_retried_after_retry_after_unless_the_deadline_is_earlier(behind: rig.Upstream, word: str) -> None:
     kind = ProblemType[word]
     behind.behave = rig.by_turns(problem(kind, 0.2), problem(kind, 0.05), well)
     began = time.monotonic()
@@ -80,7 +80,7 @@ def test_after_retry_after_it_is_tried_again_or_told_where_the_time_is_short(beh
     assert len(behind.requests) == 3
     behind.behave = problem(kind, 30)
     began = time.monotonic()
-    with pytest.raises(BusyError, match="as it was told to") as caught:
+    with pytest.raises(BusyError, match="as configured") as caught:
         infer(client(behind, seconds=5))
     assert caught.value.retry_after == 30
     assert time.monotonic() - began < 4
@@ -106,7 +106,7 @@ def test_after_retry_after_it_is_tried_again_or_told_where_the_time_is_short(beh
         (lambda caller: caller.send(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999\r\n\r\n"), infer, 1),
     ],
 )
-def test_only_what_harms_nobody_is_tried_again(
+def test_only_harmless_requests_are_retried(
     behind: rig.Upstream, behave: rig.Behaviour, call: Call, times: int
 ) -> None:
     behind.behave = behave
@@ -120,10 +120,10 @@ def test_only_what_harms_nobody_is_tried_again(
 
 
 def test_a_kept_connection_that_the_proxy_closed_is_not_used(behind: rig.Upstream) -> None:
-    said, closed = json.dumps(ANSWER).encode(), threading.Semaphore(0)
+    message, closed = json.dumps(ANSWER).encode(), threading.Semaphore(0)
 
     def behave(caller: rig.Caller) -> None:
-        caller.answer(said)
+        caller.answer(message)
         caller.close()
         closed.release()
 
@@ -135,7 +135,7 @@ def test_a_kept_connection_that_the_proxy_closed_is_not_used(behind: rig.Upstrea
     assert behind.connections == 5
 
 
-def test_nobody_there_is_tried_a_few_times_and_told() -> None:
+def test_a_missing_server_is_tried_a_few_times_and_reported() -> None:
     (port,) = free_ports(1)
     began = time.monotonic()
     with pytest.raises(UnreachableError, match=r"cannot be reached(.|\n)*Connection refused"):
@@ -148,7 +148,7 @@ def test_nobody_there_is_tried_a_few_times_and_told() -> None:
 def test_the_time_holds_however_slow_the_answer(behind: rig.Upstream, behave: rig.Behaviour, call: Call) -> None:
     behind.behave = behave
     began = time.monotonic()
-    with pytest.raises(UnreachableError, match="no answer in time"):
+    with pytest.raises(UnreachableError, match="timed out"):
         call(client(behind, seconds=0.6))
     assert 0.5 < time.monotonic() - began < 20
 
@@ -171,7 +171,7 @@ def test_a_credential_that_ended_is_renewed_once(behind: rig.Upstream) -> None:
     assert len(behind.requests) == 4
 
 
-def test_no_message_holds_the_credential_and_who_has_none_is_told_how_to_have_one(behind: rig.Upstream) -> None:
+def test_no_message_has_the_credential_and_a_missing_one_has_a_remedy(behind: rig.Upstream) -> None:
     behind.behave = problem(ProblemType.UNAUTHENTICATED)
     with pytest.raises(RefusedError, match="TIDEGATE_API_KEY"):
         ProxyClient(f"http://{behind.http}", Credential()).metadata("m")
@@ -216,20 +216,20 @@ def test_an_authority_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("body", [b"{}", b"[]", b'{"model_stats":1}', b'{"model_stats":[1]}', b"\xff"], ids=repr)
-def test_statistics_that_are_none_are_told(behind: rig.Upstream, body: bytes) -> None:
+def test_invalid_statistics_are_reported(behind: rig.Upstream, body: bytes) -> None:
     behind.behave = lambda caller: caller.answer(body)
-    with pytest.raises(UnreachableError, match="as an inference proxy does"):
+    with pytest.raises(UnreachableError, match="not a response of an inference proxy"):
         client(behind).statistics("m")
-    with pytest.raises(UnreachableError, match="as an inference proxy does"):
+    with pytest.raises(UnreachableError, match="not a response of an inference proxy"):
         client(behind).whoami()
 
 
-def test_what_a_proxy_says_before_it_has_read_the_body_is_heard() -> None:
+def test_a_response_before_the_end_of_the_request_is_read() -> None:
     def early(caller: rig.Caller) -> None:
-        told = Problem(ProblemType.TOO_LONG, "as it was told to")
-        caller.answer(told.body("r-1"), 413, CONTENT_TYPE, connection="close")
+        sent = Problem(ProblemType.TOO_LONG, "as configured")
+        caller.answer(sent.body("r-1"), 413, CONTENT_TYPE, connection="close")
 
-    with rig.upstream(early) as running, pytest.raises(UsageError, match="larger than the proxy takes"):
+    with rig.upstream(early) as running, pytest.raises(UsageError, match="exceeds the proxy's size limit"):
         ProxyClient(f"http://{running.http}", KEY).infer("m", {"IN": numpy.ones(1 << 23, numpy.float32)})
 
 

@@ -1,5 +1,3 @@
-"""Tables, arrays, dicts and lists become the tensors that a model takes, or it is said why they cannot."""
-
 from collections.abc import Callable
 from typing import Any
 
@@ -18,13 +16,13 @@ WORDS = Signature((TensorSpec("TEXT", "BYTES", (1,)),), (), 4, False)
 ANY = Signature((TensorSpec("X", "FP32", (-1,)), TensorSpec("OPTIONAL", "INT32", (1,), True)), (), 0, False)
 
 
-def table(said: Any, columns: list[str] | None = None) -> Callable[[], Any]:
-    """Return what makes a table: pandas takes long to import, so no collecting of tests waits for it."""
+def table(rows: Any, columns: list[str] | None = None) -> Callable[[], Any]:
+    """Return the constructor of tables. pandas takes long to import, so it is not imported at collection."""
 
     def make() -> Any:
         import pandas
 
-        return pandas.DataFrame(said, columns=columns)
+        return pandas.DataFrame(rows, columns=columns)
 
     return make
 
@@ -37,7 +35,7 @@ def shapes(found: Inputs) -> dict[str, list[int]]:
     return {name: list(array.shape) for name, array in found.inputs.items()}
 
 
-def test_a_signature_is_what_triton_says_of_a_model() -> None:
+def test_a_signature_is_read_from_tritons_configuration() -> None:
     config = {
         "max_batch_size": 8,
         "input": [{"name": "T", "data_type": "TYPE_STRING", "dims": ["-1", 2], "optional": True}],
@@ -46,7 +44,7 @@ def test_a_signature_is_what_triton_says_of_a_model() -> None:
     }
     found = signature_of(config)
     assert found == Signature((TensorSpec("T", "BYTES", (-1, 2), True),), (TensorSpec("Y", "FP16", (1,)),), 8, True)
-    assert str(found) == "T BYTES[any, 2] (optional); up to 8 rows at once"
+    assert str(found) == "T BYTES[any, 2] (optional), up to 8 rows per request"
     assert found.required == ()
 
 
@@ -123,20 +121,20 @@ WRONG: dict[str, tuple[Any, Signature, str]] = {
     "a-name": ({"A": [1], "C": [1, 2]}, PAIR, r"no input 'C'"),
     "a-near-name": ({"TEXTS": ["a"]}, WORDS, r"did you mean TEXT\?"),
     "one-missing": ({"A": [1]}, PAIR, r"B is missing(.|\n)*B FP32\[2\]"),
-    "no-names": ([1, 2], PAIR, "names none"),
+    "no-names": ([1, 2], PAIR, "you must name them"),
     "a-shape": ({"A": [1], "B": [1, 2, 3]}, PAIR, r"input B has the shape \[3\]"),
-    "rows": ({"A": [[1], [2]], "B": [[1, 2]]}, PAIR, "as many rows"),
+    "rows": ({"A": [[1], [2]], "B": [[1, 2]]}, PAIR, "different numbers of rows"),
     "columns": (table({"x": [1], "y": [2]}), FEATURES, "2 columns"),
-    "twice": (table([[1, 2]], columns=["A", "A"]), PAIR, "two columns of one name"),
-    "cells": (table({"A": [1, 2], "B": [[1, 2], [3]]}), PAIR, "not all of one shape"),
+    "twice": (table([[1, 2]], columns=["A", "A"]), PAIR, "two columns of the same name"),
+    "cells": (table({"A": [1, 2], "B": [[1, 2], [3]]}), PAIR, "differ in shape"),
     "ragged": ({"A": [[1], [2, 3]], "B": [1, 2]}, PAIR, "input A"),
-    "uneven": ([{"A": 1, "B": [1, 2]}, {"A": 1}], PAIR, "same inputs"),
+    "uneven": ([{"A": 1, "B": [1, 2]}, {"A": 1}], PAIR, "different inputs"),
     "whole": (numpy.zeros((2, 2, 16)), WHOLE, r"\[2, 2, 16\]"),
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_does_not_fit_is_refused_and_it_is_said_what_does(name: str) -> None:
+def test_inputs_that_do_not_fit_are_refused_with_the_signature(name: str) -> None:
     value, signature, words = WRONG[name]
     with pytest.raises(UsageError, match=words):
         take(made(value), signature)
@@ -161,7 +159,7 @@ arrays_of_any = arrays.arrays(
     arrays.array_shapes(min_dims=0, min_side=0, max_side=4),
 )
 tables = st.dictionaries(st.sampled_from(["A", "B", "X", "TEXT", "y"]), st.lists(whatever, min_size=2, max_size=2)).map(
-    lambda said: table(said)()
+    lambda rows: table(rows)()
 )
 
 
@@ -208,6 +206,6 @@ def test_a_refusal_names_the_input_the_value_its_row_and_what_the_model_takes(
     with pytest.raises(UsageError) as refused:
         take(given, signature_of({"max_batch_size": 8, "input": inputs, "output": []}))
     wrong = "who" if (value, row) in (("5", 1), ("None", 0)) else "age"
-    assert refused.value.what.startswith(f"input {wrong} has {value}")
+    assert refused.value.what.startswith(f"input {wrong} contains {value}")
     assert f"row {row}" in refused.value.what
     assert f"{wrong} {'BYTES' if wrong == 'who' else 'INT64'}[1]" in refused.value.do

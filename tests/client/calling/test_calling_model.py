@@ -1,4 +1,4 @@
-"""A model's signature is kept, and forgotten when another version takes over."""
+"""A model's signature is cached until another version takes over."""
 
 import json
 import time
@@ -17,27 +17,27 @@ from tests.proxy.rigs.upstream import Caller, Upstream, upstream
 
 
 class Triton:
-    """Stands in for a proxy whose model takes one input of a type that can be changed."""
+    """Replaces a proxy whose model has one input, the type of which can change."""
 
     def __init__(self) -> None:
         self.takes = "FP32"
         self.config: bytes | ProblemType | None = None
-        """What is answered when it is asked for its configuration, instead of the truth."""
-        self.asked: list[str] = []
-        self.turns_after: int | None = None  # After how many requests it takes something else.
-        self.pause = 0.0  # Seconds before each answer.
+        """The response to a request for the configuration, instead of the real one."""
+        self.requested: list[str] = []
+        self.turns_after: int | None = None  # number of requests after which the type changes
+        self.pause = 0.0  # seconds before each response
 
     def __call__(self, caller: Caller) -> None:
-        if self.turns_after is not None and len(self.asked) >= self.turns_after:
+        if self.turns_after is not None and len(self.requested) >= self.turns_after:
             self.takes = "INT64"
-        self.asked.append(caller.request.path)
+        self.requested.append(caller.request.path)
         caller.wait(self.pause)
         if caller.request.path.endswith("/config"):
             self._tell(caller)
             return
         length = int(caller.request.headers["inference-header-content-length"])
-        [said] = json.loads(caller.request.body[:length])["inputs"]
-        if said["datatype"] != self.takes:
+        [message] = json.loads(caller.request.body[:length])["inputs"]
+        if message["datatype"] != self.takes:
             caller.answer(b'{"error":"another data-type is expected"}', 400)
         else:
             [described], values = json.loads(caller.request.body[:length])["inputs"], caller.request.body[length:]
@@ -69,10 +69,10 @@ def model(behind: Upstream, **more: Any) -> Model:
 
 
 def configs(triton: Triton) -> int:
-    return sum(path.endswith("/config") for path in triton.asked)
+    return sum(path.endswith("/config") for path in triton.requested)
 
 
-def test_what_a_model_takes_is_asked_once_and_again_after_a_refusal(behind: Upstream, triton: Triton) -> None:
+def test_a_signature_is_requested_once_and_again_after_a_refusal(behind: Upstream, triton: Triton) -> None:
     called = model(behind)
     for _ in range(3):
         called.predict({"X": [1]})
@@ -89,18 +89,18 @@ def test_rows_that_were_answered_are_counted_when_the_model_changes(behind: Upst
     called = model(behind)
     rows = [{"X": [number]} for number in range(5)]
     called.predict(rows)
-    triton.turns_after = len(triton.asked) + 3
-    with pytest.raises(UnreachableError, match=r"changed while its rows were answered(.|\n)*3 requests"):
+    triton.turns_after = len(triton.requested) + 3
+    with pytest.raises(UnreachableError, match=r"changed while its rows were sent(.|\n)*3 requests"):
         called.predict(rows)
-    assert len([path for path in triton.asked if path.endswith("/infer")]) == 5 + 4
+    assert len([path for path in triton.requested if path.endswith("/infer")]) == 5 + 4
     assert called.predict(rows)["Y"].dtype == numpy.int64
 
 
 @pytest.mark.parametrize("deadline", ["5", -1, float("nan"), float("inf"), [1]])
 def test_a_deadline_that_is_no_time_is_refused(behind: Upstream, triton: Triton, deadline: Any) -> None:
-    with pytest.raises(UsageError, match="is no time"):
+    with pytest.raises(UsageError, match="is not a duration"):
         model(behind).predict({"X": [1]}, {"deadline": deadline})
-    assert triton.asked == []
+    assert triton.requested == []
 
 
 @pytest.mark.parametrize(
@@ -121,8 +121,8 @@ def test_versions_have_signatures_of_their_own(behind: Upstream, triton: Triton)
     called = model(behind, version=3, server="gpu")
     called.predict({"X": [1]})
     called.predict({"X": [1]}, {"version": 4})
-    asked = [f"{version}/{what}" for version in (3, 4) for what in ("config", "infer")]
-    assert triton.asked == [f"/servers/gpu/v2/models/m/versions/{each}" for each in asked]
+    requested = [f"{version}/{what}" for version in (3, 4) for what in ("config", "infer")]
+    assert triton.requested == [f"/servers/gpu/v2/models/m/versions/{each}" for each in requested]
 
 
 def test_one_deadline_is_for_all_requests_that_a_call_takes(behind: Upstream, triton: Triton) -> None:
@@ -130,13 +130,13 @@ def test_one_deadline_is_for_all_requests_that_a_call_takes(behind: Upstream, tr
     called.predict({"X": [1]})
     triton.pause = 0.2
     begun = time.monotonic()
-    with pytest.raises(UnreachableError, match="no answer in time"):
+    with pytest.raises(UnreachableError, match="timed out"):
         called.predict([{"X": [number]} for number in range(20)], {"deadline": 1.0})
     assert time.monotonic() - begun < 3  # all of them take 4
 
 
 def test_a_model_that_streams_is_called_by_other_means(behind: Upstream, triton: Triton) -> None:
     triton.config = b'{"model_transaction_policy": {"decoupled": true}}'
-    with pytest.raises(UsageError, match=r"answers in a stream(.|\n)*tritonclient\.grpc"):
+    with pytest.raises(UsageError, match=r"streams its responses(.|\n)*tritonclient\.grpc"):
         model(behind).predict({"X": [1]})
-    assert configs(triton) == len(triton.asked)
+    assert configs(triton) == len(triton.requested)

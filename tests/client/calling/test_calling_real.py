@@ -37,7 +37,7 @@ def test_texts_come_back_to_the_byte(calls: ProxyClient, texts: list[bytes]) -> 
     assert calls.infer("echo_bytes", {"INPUT": array}).outputs["OUTPUT"].tolist() == texts
 
 
-def test_what_triton_refuses_is_told_in_its_words(calls: ProxyClient) -> None:
+def test_tritons_errors_keep_its_text(calls: ProxyClient) -> None:
     with pytest.raises(UsageError, match="data-type is 'INT64'"):
         calls.infer("echo", {"INPUT": numpy.arange(3)})
     with pytest.raises(NotFoundError, match="version 7"):
@@ -53,7 +53,7 @@ def test_a_proxy_below_a_path_is_called_by_its_whole_address(exposed: Exposed, m
         numbers = numpy.arange(4, dtype=numpy.float32)
         assert calls.infer("echo", {"INPUT": numbers}).outputs["OUTPUT"].tolist() == [0, 1, 2, 3]
         assert calls.ready("echo")
-    with pytest.raises(UnreachableError, match="this does not answer as an inference proxy does"):
+    with pytest.raises(UnreachableError, match="not a response of an inference proxy"):
         ProxyClient(f"http://{exposed.address}").whoami()
 
 
@@ -66,14 +66,14 @@ def test_a_host_and_a_port_are_spoken_to_in_tls_with_whom_the_authority_vouches_
     with proxy(tmp_path, settings={"api_keys": "true", "tls": "true"}) as front:
         monkeypatch.setenv("DOMINO_INFERENCE_PROXY", front.http)
         monkeypatch.setenv("TIDEGATE_API_KEY", key)
-        with pytest.raises(UnreachableError, match=r"not believed(.|\n)*TIDEGATE_PROXY_CA"):
+        with pytest.raises(UnreachableError, match=r"not trusted(.|\n)*TIDEGATE_PROXY_CA"):
             ProxyClient().whoami()
         with pytest.raises(UnreachableError):
             ProxyClient(f"http://{front.http}", seconds=2).whoami()
         monkeypatch.setenv("TIDEGATE_PROXY_CA", str(tls / "ca.crt"))
         with ProxyClient() as calls:
             assert calls.url == f"https://{front.http}"
-            with pytest.raises(UnreachableError, match="not believed"):  # the certificate is of another name
+            with pytest.raises(UnreachableError, match="not trusted"):  # the certificate is of another name
                 ProxyClient(f"https://{front.http.replace(HOST, 'localhost')}").whoami()
             array = numpy.arange(150_000, dtype=numpy.float32)
             for _ in range(3):

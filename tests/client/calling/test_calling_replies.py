@@ -1,5 +1,3 @@
-"""What the proxy and Triton answer: refusals in words that people understand."""
-
 import json
 from typing import Any
 
@@ -7,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate import errors
-from tidegate.calling.replies import _SAID, Reply, error_of, is_failure, retry_after
+from tidegate.calling.replies import _PROBLEMS, Reply, error_of, is_failure, retry_after
 from tidegate_proxy.kinds import KINDS as SERVERS
 from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
 
@@ -22,8 +20,7 @@ KINDS = {
 EXPECTED = {kind: error for error, kinds in KINDS.items() for kind in kinds}
 
 
-def told(problem: Problem) -> Reply:
-    """What the proxy answers."""
+def caught(problem: Problem) -> Reply:
     headers = {name.decode().lower(): value.decode() for name, value in problem.headers()}
     return Reply(problem.type.status, headers | {"content-type": CONTENT_TYPE}, problem.body("order-7"))
 
@@ -33,13 +30,13 @@ def triton(status: int, body: Any) -> Reply:
 
 
 def test_every_problem_of_the_proxy_has_words() -> None:
-    assert set(_SAID) == {kind.word for kind in ProblemType}
+    assert set(_PROBLEMS) == {kind.word for kind in ProblemType}
     assert set(EXPECTED) == set(ProblemType)
 
 
 @pytest.mark.parametrize("kind", list(ProblemType), ids=lambda kind: kind.word)
 def test_a_problem_is_an_error_with_its_detail_and_its_request(kind: ProblemType) -> None:
-    error = error_of(told(Problem(kind, "the why and the what")), "https://proxy/v2")
+    error = error_of(caught(Problem(kind, "the why and the what")), "https://proxy/v2")
     assert type(error) is EXPECTED[kind]
     assert str(error).startswith("https://proxy/v2: ")
     assert error.why == "the why and the what (request order-7)"
@@ -47,16 +44,16 @@ def test_a_problem_is_an_error_with_its_detail_and_its_request(kind: ProblemType
 
 
 @pytest.mark.parametrize("kind", list(ProblemType), ids=lambda kind: kind.word)
-def test_a_problem_that_is_told_as_openais_api_has_it_is_the_same_error(kind: ProblemType) -> None:
+def test_a_problem_in_the_format_of_openais_api_is_the_same_error(kind: ProblemType) -> None:
     for reason in ("", "unknown-url") if kind is ProblemType.UNKNOWN else ("",):
         media_type, body = SERVERS["openai"].problem_body(Problem(kind, "the why", reason=reason), "order-7")
         error = error_of(Reply(kind.status, {"content-type": media_type}, body), "here")
         assert (type(error), error.why) == (EXPECTED[kind], "the why")
-        assert error.what == error_of(told(Problem(kind, "the why")), "here").what
+        assert error.what == error_of(caught(Problem(kind, "the why")), "here").what
 
 
-def test_busy_says_when_to_come_again_to_the_millisecond() -> None:
-    reply = told(Problem(ProblemType.BUSY, "full", 0.1234))
+def test_busy_has_a_retry_after_in_milliseconds() -> None:
+    reply = caught(Problem(ProblemType.BUSY, "full", 0.1234))
     assert retry_after(reply) == 0.123
     error = error_of(reply, "here")
     assert isinstance(error, errors.BusyError)
@@ -64,11 +61,11 @@ def test_busy_says_when_to_come_again_to_the_millisecond() -> None:
     assert error.exit_code is errors.ExitCode.BUSY
 
 
-def test_the_header_counts_where_somebody_in_between_is_busy() -> None:
+def test_the_header_counts_if_a_gateway_is_busy() -> None:
     assert retry_after(Reply(503, {"retry-after": "7"}, b"<html>")) == 7
     assert retry_after(Reply(429, {"retry-after": "-1"}, b"")) == 0
     assert retry_after(Reply(503, {"retry-after": "Fri, 31 Dec 2027 23:59:59 GMT"}, b"")) is None
-    assert [retry_after(Reply(503, {"retry-after": said}, b"")) for said in ("nan", "-nan")] == [None, None]
+    assert [retry_after(Reply(503, {"retry-after": message}, b"")) for message in ("nan", "-nan")] == [None, None]
     assert retry_after(Reply(503, {}, b"")) is None
     assert retry_after(Reply(502, {"retry-after": "7"}, b"")) is None
 
@@ -89,7 +86,7 @@ def test_what_is_neither_is_not_taken_for_a_proxy() -> None:
 
 
 def test_only_what_failed_counts_against_the_proxy() -> None:
-    failures = {kind for kind in ProblemType if is_failure(told(Problem(kind, "x", 1.0)))}
+    failures = {kind for kind in ProblemType if is_failure(caught(Problem(kind, "x", 1.0)))}
     assert failures == {ProblemType.INTERNAL, ProblemType.UPSTREAM, ProblemType.DEADLINE}
     assert not is_failure(triton(500, {"error": "the model divides by zero"}))
     assert is_failure(Reply(502, {}, b"<html>"))

@@ -1,4 +1,4 @@
-"""Tensors over HTTP, in files and in words: the bytes that Triton's own client sends, and nothing that it does not."""
+"""Tensors over HTTP, in files and on the command line: the same bytes as from Triton's own client."""
 
 import json
 from contextlib import suppress
@@ -34,16 +34,16 @@ def _texts(*each: bytes) -> Array:
 
 
 def answered(array: Array, before: bytes = b"") -> Reply:
-    """What Triton answers with an array, packed by its own client's counterpart."""
+    """Return Triton's response with an array, packed by its own client's counterpart."""
     pieces, _ = pack({"OUT": array})
     head = json.loads(bytes(pieces[0]))["inputs"][0]
-    said = {"model_name": "m", "model_version": "3", "outputs": [head]}
-    packed = json.dumps(said).encode() + before
+    message = {"model_name": "m", "model_version": "3", "outputs": [head]}
+    packed = json.dumps(message).encode() + before
     return Reply(200, {HEADER_LENGTH.lower(): str(len(packed))}, bytearray(packed + b"".join(pieces[1:])))
 
 
 @given(st.dictionaries(st.text("abc", min_size=1), numbers | texts, min_size=1, max_size=3))
-def test_a_request_says_what_that_of_tritonclient_says(inputs: dict[str, Array]) -> None:
+def test_a_request_is_the_same_as_that_of_tritonclient(inputs: dict[str, Array]) -> None:
     import tritonclient.http as triton
 
     theirs = []
@@ -54,9 +54,9 @@ def test_a_request_says_what_that_of_tritonclient_says(inputs: dict[str, Array])
     pieces, own = pack(inputs)
     sent = b"".join(pieces)
     expected = json.loads(body[:length] if length is not None else body)
-    said = json.loads(sent[:own])
-    assert said["parameters"] == expected["parameters"]
-    for mine, other in zip(said["inputs"], expected["inputs"], strict=True):
+    message = json.loads(sent[:own])
+    assert message["parameters"] == expected["parameters"]
+    for mine, other in zip(message["inputs"], expected["inputs"], strict=True):
         other["parameters"].setdefault("binary_data_size", 0)
         assert mine == other
     assert sent[own:] == (b"" if length is None else body[length:])
@@ -101,9 +101,9 @@ def test_what_no_model_takes_is_refused_by_name(array: Array) -> None:
         pack({"IN": array})
 
 
-def test_plain_json_says_the_same() -> None:
-    said = pack_json({"A": numpy.array([[1.5, 2]], numpy.float32), "B": numpy.array(["ä"])})
-    assert said == {
+def test_plain_json_is_equivalent() -> None:
+    message = pack_json({"A": numpy.array([[1.5, 2]], numpy.float32), "B": numpy.array(["ä"])})
+    assert message == {
         "inputs": [
             {"name": "A", "datatype": "FP32", "shape": [1, 2], "data": [1.5, 2.0]},
             {"name": "B", "datatype": "BYTES", "shape": [1], "data": ["ä"]},
@@ -112,13 +112,13 @@ def test_plain_json_says_the_same() -> None:
 
 
 @pytest.mark.parametrize("array", [numpy.array([numpy.nan]), _texts(b"\xff")], ids=["nan", "bytes"])
-def test_what_json_cannot_say_is_refused(array: Array) -> None:
+def test_values_that_json_does_not_have_are_refused(array: Array) -> None:
     with pytest.raises(UsageError, match="JSON"):
         pack_json({"IN": array})
 
 
 def output(size: Any, shape: Any, kind: str = "FP32") -> bytes:
-    """What describes an output of so many bytes."""
+    """Describe an output of so many bytes."""
     about = {"name": "a", "datatype": kind, "shape": shape, "parameters": {"binary_data_size": size}}
     return json.dumps({"outputs": [about]}).encode()
 
@@ -140,8 +140,8 @@ BROKEN: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_is_no_answer_is_an_error_that_says_so(name: str) -> None:
-    with pytest.raises(UnreachableError, match=r"here: this is no answer"):
+def test_an_invalid_answer_is_an_error(name: str) -> None:
+    with pytest.raises(UnreachableError, match=r"here: not a response"):
         unpack(Reply(200, {}, BROKEN[name]), "here")
 
 
@@ -154,7 +154,7 @@ def test_whatever_comes_is_an_answer_or_an_error(body: bytes, length: str) -> No
 def test_texts_cut_in_the_middle_are_an_error() -> None:
     reply = answered(_texts(b"hello"))
     whole = bytes(reply.body).replace(b"\x05\0\0\0hello", b"\xff\0\0\0hello")
-    with pytest.raises(UnreachableError, match="no answer"):
+    with pytest.raises(UnreachableError, match="not a response"):
         unpack(Reply(200, reply.headers, whole), "here")
 
 
@@ -162,9 +162,9 @@ def test_damaged_archives_of_arrays_are_refused(tmp_path: Path) -> None:
     numpy.savez(tmp_path / "whole.npz", a=numpy.zeros(3000))
     content = bytearray((tmp_path / "whole.npz").read_bytes())
     content[200] ^= 255
-    for name, said in (("flipped.npz", bytes(content)), ("cut.npz", bytes(content[:100]))):
-        (tmp_path / name).write_bytes(said)
-        with pytest.raises(UsageError, match="this is no NPZ"):
+    for name, message in (("flipped.npz", bytes(content)), ("cut.npz", bytes(content[:100]))):
+        (tmp_path / name).write_bytes(message)
+        with pytest.raises(UsageError, match="not a valid NPZ"):
             read_inputs(str(tmp_path / name))
 
 
@@ -175,8 +175,8 @@ def test_people_see_infinities_as_such() -> None:
     assert shown(numpy.array([["\u00fc".encode(), b"\xff"]], object), 8) == ["\u00fc", "\ufffd"]
 
 
-def test_what_was_meant_as_json_and_is_none_is_told() -> None:
+def test_invalid_json_is_reported() -> None:
     assert read_words(["A=[1, 2]", "B=hello", "C=1.5", 'D="[x"']) == {"A": [1, 2], "B": "hello", "C": 1.5, "D": "[x"}
     for value in ("[[1,2,", "{a: 1}", '"a'):
-        with pytest.raises(UsageError, match=r"the input RAW is no JSON(.|\n)*--input 'RAW="):
+        with pytest.raises(UsageError, match=r"the input RAW is not valid JSON(.|\n)*--input 'RAW="):
             read_words([f"RAW={value}"])

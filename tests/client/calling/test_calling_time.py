@@ -1,5 +1,3 @@
-"""When a caller comes again, and that a request ends with its time."""
-
 import socket
 import threading
 import time
@@ -17,7 +15,7 @@ from tests.client.clock import Clock
 
 
 @given(st.floats(0, 30), st.floats(0.01, 60))
-def test_what_the_proxy_said_is_never_undercut_and_the_time_never_passed(retry_after: float, seconds: float) -> None:
+def test_no_retry_is_before_retry_after_or_after_the_deadline(retry_after: float, seconds: float) -> None:
     with pytest.MonkeyPatch.context() as patch:
         clock = Clock()
         patch.setattr(retries_module, "time", clock)
@@ -50,12 +48,12 @@ def test_without_a_word_of_the_proxys_pauses_grow_up_to_two_seconds(clock: Clock
 
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-BODY = bytes(16 << 20)  # more than both sides' buffers hold
+BODY = bytes(16 << 20)  # more than the buffers of both sides
 
 
 @contextmanager
 def slow(*pauses: float) -> Iterator[str]:
-    """Serve requests over one connection, and pause before the body of each is read; yields the address."""
+    """Serve requests over one connection, and pause before reading each body. Yields the address."""
     over = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
 

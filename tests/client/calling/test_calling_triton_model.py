@@ -1,4 +1,4 @@
-"""The client model as MLflow runs it: logged as code, light, and moved from dev to prod by a variable alone."""
+"""The client model as MLflow runs it: logged as code, light, and moved from dev to prod by a variable."""
 
 import json
 import subprocess
@@ -32,7 +32,7 @@ CONTEXT = {
 
 @pytest.fixture(scope="module")
 def environments(real_triton: Triton, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Two proxies before one Triton: dev serves version 1 of `versions`, prod version 2. Both know one key."""
+    """Two proxies in front of one Triton: dev serves version 1 of `versions`, prod version 2. Both accept one key."""
     found = {"key": new_key()}
     with ExitStack() as stack:
         for number, name in enumerate(("dev", "prod"), 1):
@@ -46,14 +46,14 @@ def environments(real_triton: Triton, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture
 def endpoint(environments: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """What a model endpoint in dev is given."""
+    """Return the variables of a model endpoint in dev."""
     monkeypatch.setenv("DOMINO_INFERENCE_PROXY", environments["dev"])
     monkeypatch.setenv("TIDEGATE_API_KEY", environments["key"])
     return environments
 
 
 def saved(folder: Path, **changes: str) -> str:
-    """Save the client model as MLflow does when it is logged; return where it is."""
+    """Save the client model as MLflow does when it logs it. Return its path."""
     from mlflow.pyfunc import save_model
 
     (folder / "model_context.json").write_text(json.dumps(CONTEXT | changes))
@@ -108,10 +108,12 @@ def test_mlflow_hands_over_tables_arrays_and_dicts(tmp_path: Path) -> None:
     assert dicts["OUTPUT1"].tolist() == [each - 1 for each in range(16)]
 
 
-@pytest.mark.parametrize(("said", "version"), [("environment", 1), ("registered", 2), ("2", 2)])
+@pytest.mark.parametrize(("value", "version"), [("environment", 1), ("registered", 2), ("2", 2)])
 @pytest.mark.usefixtures("endpoint")
-def test_the_version_is_the_environments_the_registered_or_a_number(triton_model: Any, said: str, version: int) -> None:
-    model = triton_model.make_model(CONTEXT | {"model_version": "2"}, {"TIDEGATE_MODEL_VERSION": said})
+def test_the_version_is_the_environments_the_registered_or_a_number(
+    triton_model: Any, value: str, version: int
+) -> None:
+    model = triton_model.make_model(CONTEXT | {"model_version": "2"}, {"TIDEGATE_MODEL_VERSION": value})
     assert model.predict([7])["VERSION"].tolist() == [version]
 
 
@@ -131,7 +133,7 @@ def test_a_setting_that_is_none_is_named(triton_model: Any, name: str, value: st
         triton_model.make_model(CONTEXT, {name: value})
 
 
-def test_a_context_that_is_none_is_told(triton_model: Any, tmp_path: Path) -> None:
+def test_an_invalid_context_is_refused(triton_model: Any, tmp_path: Path) -> None:
     context = SimpleNamespace(artifacts={"model_context": str(tmp_path / "context.json")})
     for content in ("", "[]"):
         (tmp_path / "context.json").write_text(content)
@@ -174,9 +176,9 @@ def test_calling_brings_little_into_memory() -> None:
     if not Path("/proc/self/statm").exists():
         pytest.skip("NOT RUN: there is no /proc here, so that the memory of a model endpoint was not measured.")
     done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True, timeout=60)
-    said: dict[str, Any] = json.loads(done.stdout)
-    assert HEAVY & set(said["modules"]) == set()
-    # The rest of the client does not go with a registered model.
-    own = {name for name in said["modules"] if name.startswith("tidegate.")}
+    value: dict[str, Any] = json.loads(done.stdout)
+    assert HEAVY & set(value["modules"]) == set()
+    # The rest of the client is not part of a registered model.
+    own = {name for name in value["modules"] if name.startswith("tidegate.")}
     assert {name for name in own if not name.startswith("tidegate.calling")} == {"tidegate.errors", "tidegate.names"}
-    assert said["bytes"] < MOST_BYTES
+    assert value["bytes"] < MOST_BYTES

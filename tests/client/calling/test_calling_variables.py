@@ -1,4 +1,4 @@
-"""Where the proxy is and who calls, as environment variables say it: in which order, kept fresh, and never shown."""
+"""Environment variables for the proxy and the credential: their order, renewal, and secrecy."""
 
 import time
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from tests.proxy.rigs.upstream import Behaviour, Caller, Upstream, by_turns, dri
 
 
 @pytest.mark.parametrize(
-    ("said", "url"),
+    ("text", "url"),
     [
         ("proxy.example.com:443", "https://proxy.example.com"),
         ("proxy.dev:80", "http://proxy.dev"),
@@ -30,13 +30,13 @@ from tests.proxy.rigs.upstream import Behaviour, Caller, Upstream, by_turns, dri
         ("  proxy  ", "https://proxy"),
     ],
 )
-def test_an_address_is_a_host_a_host_and_port_or_a_url(said: str, url: str) -> None:
-    assert proxy_url(said) == url
-    assert proxy_url(None, {VARIABLE: said}) == url
+def test_an_address_is_a_host_a_host_and_port_or_a_url(text: str, url: str) -> None:
+    assert proxy_url(text) == url
+    assert proxy_url(None, {VARIABLE: text}) == url
 
 
 @pytest.mark.parametrize(
-    "said",
+    "text",
     [
         "ftp://proxy",
         "proxy:port",
@@ -52,12 +52,12 @@ def test_an_address_is_a_host_a_host_and_port_or_a_url(said: str, url: str) -> N
         "http:proxy",
     ],
 )
-def test_what_is_no_address_is_refused(said: str) -> None:
-    with pytest.raises(UsageError, match=r"no address|scheme"):
-        proxy_url(said)
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"not an address|scheme"):
+        proxy_url(text)
 
 
-def test_without_an_address_it_is_said_what_to_set_and_a_password_in_it_is_not_shown() -> None:
+def test_a_missing_address_has_a_remedy_and_a_password_in_it_is_not_shown() -> None:
     with pytest.raises(UsageError, match=VARIABLE):
         proxy_url(None, {})
     with pytest.raises(UsageError) as caught:
@@ -66,9 +66,9 @@ def test_without_an_address_it_is_said_what_to_set_and_a_password_in_it_is_not_s
 
 
 @given(st.text(max_size=40))
-def test_whatever_is_said_is_an_address_or_refused(said: str) -> None:
+def test_any_text_is_an_address_or_refused(text: str) -> None:
     try:
-        url = proxy_url(said)
+        url = proxy_url(text)
     except UsageError:
         return
     assert url.startswith(("http://", "https://"))
@@ -90,8 +90,8 @@ def token(seconds: float) -> str:
     return jwt.encode({"exp": int(time.time() + seconds)}, "x" * 32, "HS256")
 
 
-def saying(said: str) -> Behaviour:
-    return lambda caller: caller.answer(said.encode(), kind="text/plain")
+def saying(text: str) -> Behaviour:
+    return lambda caller: caller.answer(text.encode(), kind="text/plain")
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_each_goes_in_the_header_that_it_belongs_into() -> None:
     assert find_credential({"DOMINO_USER_API_KEY": "0f"}).header() == ("X-Domino-Api-Key", "0f")
 
 
-def test_in_a_run_of_domino_its_token_is_asked_for_without_being_told_where() -> None:
+def test_in_a_domino_run_the_token_service_has_a_default_address() -> None:
     found = find_credential({"DOMINO_RUN_ID": "1"})
     assert isinstance(found, DominoToken)
     assert found._url == "http://localhost:8899/access-token"
@@ -126,7 +126,7 @@ def test_what_cannot_stand_in_a_header_is_refused_and_not_shown(name: str) -> No
     assert name in str(caught.value)
 
 
-def test_a_token_file_that_changes_is_read_anew(tmp_path: Path) -> None:
+def test_a_changed_token_file_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "token"
     found = TokenFile(file)
     with pytest.raises(UsageError, match="TIDEGATE_TOKEN_FILE"):
@@ -139,14 +139,14 @@ def test_a_token_file_that_changes_is_read_anew(tmp_path: Path) -> None:
     assert found.header() == ("Authorization", "Bearer second")
 
 
-def test_dominos_token_is_asked_for_once_and_again_before_it_ends(domino: Upstream) -> None:
+def test_dominos_token_is_fetched_once_and_renewed_before_it_expires(domino: Upstream) -> None:
     first, second = token(60), token(3600)
     domino.behave = by_turns(saying(first), saying(second))
     found = DominoToken(f"http://{domino.http}/")
     assert found.header() == ("Authorization", f"Bearer {first}")
     assert found.header() == ("Authorization", f"Bearer {first}")
     assert [request.path for request in domino.requests] == ["/access-token"]
-    found._until = time.monotonic()  # half of a minute has gone
+    found._until = time.monotonic()  # half of a minute has passed
     assert found.header() == ("Authorization", f"Bearer {second}")
     assert found._until - time.monotonic() == pytest.approx(3570, abs=5)
     domino.behave = saying("third")
@@ -168,21 +168,21 @@ def test_while_domino_is_silent_the_old_token_serves(domino: Upstream, monkeypat
     found._until = time.monotonic()
     assert found.header() == ("Authorization", f"Bearer {old}")
     found._until = time.monotonic() - credentials._EARLY_SECONDS
-    with pytest.raises(UnreachableError, match="Domino does not say"):
+    with pytest.raises(UnreachableError, match="Domino's token service returned no token"):
         found.header()
 
 
 @pytest.mark.parametrize(
-    ("behave", "kind", "said"),
+    ("behave", "kind", "text"),
     [
         (lambda caller, status=status: caller.answer(SECRET.encode(), status), UnreachableError, str(status))
         for status in (401, 404, 500)
     ]
-    + [(saying(f"<html> {SECRET}"), UsageError, "no credential")],
+    + [(saying(f"<html> {SECRET}"), UsageError, "not a valid credential")],
 )
-def test_what_is_no_token_is_not_shown(domino: Upstream, behave: Behaviour, kind: type[Exception], said: str) -> None:
+def test_what_is_no_token_is_not_shown(domino: Upstream, behave: Behaviour, kind: type[Exception], text: str) -> None:
     domino.behave = behave
-    with pytest.raises(kind, match=said) as caught:
+    with pytest.raises(kind, match=text) as caught:
         DominoToken(f"http://{domino.http}").header()
     assert SECRET not in str(caught.value)
 
@@ -201,7 +201,7 @@ def test_asking_domino_is_in_the_time_of_the_call(domino: Upstream, behave: Beha
     with upstream() as proxy:
         client = ProxyClient(f"http://{proxy.http}", DominoToken(f"http://{domino.http}"))
         begun = time.monotonic()
-        with pytest.raises(UnreachableError, match="Domino does not say"):
+        with pytest.raises(UnreachableError, match="Domino's token service returned no token"):
             client.metadata("m", deadline=0.3)
         assert time.monotonic() - begun < 1.5
         assert proxy.requests == []

@@ -1,4 +1,4 @@
-"""`tidegate` as a whole: help, version, exit codes, and errors that are one message."""
+"""The command `tidegate`: help, version, exit codes, and errors as one message."""
 
 import os
 import re
@@ -34,13 +34,13 @@ def tidegate(*words: str, **variables: str) -> "subprocess.CompletedProcess[str]
 
 
 def test_help_lists_every_command_in_a_whole_sentence_and_every_exit_code() -> None:
-    said = tidegate("--help").stdout
-    assert all(re.search(rf"^  {command} +[A-Z].*[^.]\.$", said, re.MULTILINE) for command in COMMANDS)
+    message = tidegate("--help").stdout
+    assert all(re.search(rf"^  {command} +[A-Z].*[^.]\.$", message, re.MULTILINE) for command in COMMANDS)
     assert all(f"{code.value} " in EPILOG for code in ExitCode)
 
 
 def test_help_does_not_wait_for_mlflow() -> None:
-    program = "import sys; from tidegate.cli import app; print(sorted({'mlflow', 'pandas', 'grpc'} & set(sys.modules)))"
+    program = "import sys\nfrom tidegate.cli import app\nprint(sorted({'mlflow', 'pandas', 'grpc'} & set(sys.modules)))"
     assert python("-c", program).stdout.strip() == "[]"
 
 
@@ -52,15 +52,15 @@ def test_the_version_is_that_of_the_package() -> None:
     ("words", "code", "text"),
     [
         (("deploy", "churn"), ExitCode.USAGE, "TIDEGATE_ENVIRONMENTS"),
-        (("model", "check", "/nowhere/at/all"), ExitCode.USAGE, "there is no such"),
-        (("model", "new", "m", "/nowhere/at/all"), ExitCode.USAGE, "there is no such"),
+        (("model", "check", "/nowhere/at/all"), ExitCode.USAGE, "does not exist"),
+        (("model", "new", "m", "/nowhere/at/all"), ExitCode.USAGE, "does not exist"),
         (("register", "/nowhere/at/all"), ExitCode.USAGE, "/nowhere/at/all"),
         (("predict", "churn", "-i", "X=1"), ExitCode.USAGE, "TIDEGATE_ENVIRONMENTS"),
         (("flying",), ExitCode.USAGE, "flying"),
     ],
     ids=lambda given: " ".join(given) if isinstance(given, tuple) else None,
 )
-def test_wrong_input_is_told_in_one_message(words: tuple[str, ...], code: ExitCode, text: str) -> None:
+def test_wrong_input_is_one_message(words: tuple[str, ...], code: ExitCode, text: str) -> None:
     done = tidegate(*words)
     assert done.returncode == code, done.stderr
     assert text in done.stderr
@@ -80,10 +80,10 @@ def test_each_failure_has_its_exit_code(error: BaseException, code: int, capsys:
     with pytest.raises(typer.Exit) as ended, output.exit_codes():
         raise error
     assert ended.value.exit_code == code
-    said = capsys.readouterr().err
-    assert "Traceback" not in said
+    message = capsys.readouterr().err
+    assert "Traceback" not in message
     if isinstance(error, IntegrityError):
-        assert said == "a/b:3: w\n  why: so\n  do: that\n"
+        assert message == "a/b:3: w\n  why: so\n  do: that\n"
 
 
 @pytest.mark.parametrize(("count", "words"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 30, "5.0 GiB")])
@@ -91,26 +91,26 @@ def test_sizes_are_words(count: int, words: str) -> None:
     assert output.size(count) == words
 
 
-def test_nothing_that_somebody_wrote_gives_orders_to_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_text_of_others_controls_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     order = "\x1b]0;owned\x07"
     output.print_table(("A",), [(f"cell{order}",)], f"title{order}")
     output.note(f"note{order}")
     with pytest.raises(typer.Exit), output.exit_codes():
         raise UsageError(f"error{order}", do="line by\nline")
-    said = capsys.readouterr()
-    assert "\x1b" not in said.out + said.err
-    assert "\x07" not in said.out + said.err
-    assert "line by\nline" in said.err
+    message = capsys.readouterr()
+    assert "\x1b" not in message.out + message.err
+    assert "\x07" not in message.out + message.err
+    assert "line by\nline" in message.err
 
 
 def test_ctrl_c_while_it_is_being_loaded_is_one_line() -> None:
-    """The imports take a while, and more of it on a share; here Ctrl-C comes with that of typer."""
+    """The imports take a while, and longer on a network share. Here Ctrl-C comes during that of typer."""
     program = (
         "import builtins, runpy, sys\n"
         "load = builtins.__import__\n"
-        "def stopped(name, *more, **said):\n"
+        "def stopped(name, *more, **options):\n"
         "    if name == 'typer': raise KeyboardInterrupt\n"
-        "    return load(name, *more, **said)\n"
+        "    return load(name, *more, **options)\n"
         "builtins.__import__ = stopped\n"
         "runpy.run_module('tidegate', run_name='__main__')\n"
     )
@@ -121,15 +121,15 @@ def test_ctrl_c_while_it_is_being_loaded_is_one_line() -> None:
 def test_a_shell_completes_commands_and_options() -> None:
     def completed(words: str) -> list[str]:
         place = str(len(words.split(" ")) - 1)
-        said = tidegate(_TIDEGATE_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=place)
-        return said.stdout.split()
+        message = tidegate(_TIDEGATE_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=place)
+        return message.stdout.split()
 
     assert completed("tidegate pro") == ["promote"]
     assert set(completed("tidegate model ")) == {"new", "check"}
     assert "--max-batch-size" in completed("tidegate export --max")
 
 
-def test_without_the_platform_its_commands_say_what_to_install() -> None:
+def test_without_the_platform_its_commands_print_what_to_install() -> None:
     every = typer.main.get_command(whole).commands.keys()  # type: ignore[attr-defined]
     assert every - typer.main.get_command(app).commands.keys() == {*PLATFORM}  # type: ignore[attr-defined]
     done = python("-m", "tidegate", "up", "--cluster", "east")

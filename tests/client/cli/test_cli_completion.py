@@ -1,5 +1,3 @@
-"""A shell completes names of models and environments as the file of environments has them."""
-
 from pathlib import Path
 
 import pytest
@@ -27,9 +25,9 @@ def file(tmp_path: Path) -> Path:
 def completed(words: str, file: Path) -> list[str]:
     place = str(len(words.split(" ")) - 1)
     variables = {"TIDEGATE_ENVIRONMENTS": str(file)}
-    said = tidegate(_TIDEGATE_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=place, **variables)
-    assert (said.returncode, said.stderr) == (0, ""), said.stderr
-    return said.stdout.split()
+    message = tidegate(_TIDEGATE_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=place, **variables)
+    assert (message.returncode, message.stderr) == (0, ""), message.stderr
+    return message.stdout.split()
 
 
 @pytest.mark.parametrize(

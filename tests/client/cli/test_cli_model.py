@@ -1,5 +1,3 @@
-"""`tidegate model new` and `check`, as people and programs call them."""
-
 import json
 from pathlib import Path
 
@@ -22,33 +20,33 @@ def run(*words: object) -> Result:
 def test_an_entry_is_made_and_its_configuration_printed(tmp_path: Path) -> None:
     done = run("new", "made", str(FILES / "openvino.xml"), "--into", str(tmp_path))
     assert done.exit_code == 0, done.output
-    assert f"{tmp_path}/made is there: openvino" in done.stdout
+    assert f"created {tmp_path}/made (openvino)" in done.stdout
     assert done.stdout.partition("\n")[2] == (tmp_path / "made/config.pbtxt").read_text()
     assert "--max-batch-size N" in done.stderr
 
 
 def test_programs_get_json(tmp_path: Path) -> None:
     done = run("new", "made", DOUBLE, "--into", str(tmp_path), *TENSORS, "--json")
-    told = json.loads(done.stdout)
-    assert told["framework"] == "python"
-    assert told["folder"] == str(tmp_path / "made")
-    assert told["config"]["input"] == [{"name": "x", "data_type": "TYPE_FP32", "dims": ["3"]}]
+    caught = json.loads(done.stdout)
+    assert caught["framework"] == "python"
+    assert caught["folder"] == str(tmp_path / "made")
+    assert caught["config"]["input"] == [{"name": "x", "data_type": "TYPE_FP32", "dims": ["3"]}]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
-        (("made", "nothing.onnx"), "nothing.onnx: there is no such file or folder"),
+        (("made", "nothing.onnx"), "nothing.onnx: it does not exist"),
         (("made", DOUBLE), "--input NAME:TYPE:DIMS"),
-        (("../made", DOUBLE), "no name for a model"),
+        (("../made", DOUBLE), "not a valid name of a model"),
         (("made", DOUBLE, "--framework", "pyton"), "mean python?"),
     ],
     ids=["source", "tensors", "name", "framework"],
 )
-def test_what_is_wrong_is_one_message_and_an_exit_code(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+def test_what_is_wrong_is_one_message_and_an_exit_code(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
     done = run("new", *words, "--into", str(tmp_path))
     assert (done.exit_code, done.stdout) == (ExitCode.USAGE, "")
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.output
     assert list(tmp_path.iterdir()) == []
 
@@ -63,28 +61,28 @@ def repository(tmp_path: Path) -> Path:
 
 
 def test_an_error_has_its_file_and_line_and_what_to_do(repository: Path) -> None:
-    said = run("check", repository / "wrong")
-    assert said.exit_code == ExitCode.FOUND
-    assert said.output == (
+    message = run("check", repository / "wrong")
+    assert message.exit_code == ExitCode.FOUND
+    assert message.output == (
         f"{repository}/wrong/config.pbtxt:4: error: there is no field 'max_batch_sice'\n"
         "  do: did you mean 'max_batch_size'?\n"
         f"{repository}/wrong: 1 error\n"
     )
 
 
-def test_warnings_count_only_when_asked_and_advisories_never(repository: Path) -> None:
-    said = run("check", repository / "good", "--strict")
-    assert said.exit_code == ExitCode.OK
-    assert "advisory: its files do not show how much memory it needs" in said.output
-    assert said.output.endswith(f"{repository / 'good'}: 1 advisory\n")
+def test_warnings_count_only_if_strict_and_advisories_never(repository: Path) -> None:
+    message = run("check", repository / "good", "--strict")
+    assert message.exit_code == ExitCode.OK
+    assert "advisory: its files do not show how much memory it needs" in message.output
+    assert message.output.endswith(f"{repository / 'good'}: 1 advisory\n")
     assert run("check", repository / "odd").exit_code == ExitCode.OK
     assert run("check", repository / "odd", "--strict").exit_code == ExitCode.FOUND
 
 
 def test_a_repository_is_checked_whole(repository: Path) -> None:
-    said = run("check", repository, "--json")
-    assert said.exit_code == ExitCode.FOUND
-    results = json.loads(said.output)
+    message = run("check", repository, "--json")
+    assert message.exit_code == ExitCode.FOUND
+    results = json.loads(message.output)
     assert {Path(each["entry"]).name: each["ok"] for each in results} == {"good": True, "odd": True, "wrong": False}
     (finding,) = results[2]["findings"]
     assert finding == {
@@ -95,33 +93,33 @@ def test_a_repository_is_checked_whole(repository: Path) -> None:
 
 @pytest.mark.parametrize("words", [("model", "check"), ("register",)])
 @pytest.mark.parametrize(
-    ("name", "said"),
-    [("empty", "this folder is empty"), ("none", "there is no such folder"), ("file", "this is a file")],
+    ("name", "message"),
+    [("empty", "the directory is empty"), ("none", "the directory does not exist"), ("file", "this is a file")],
 )
-def test_where_there_is_no_entry_it_is_told_what_one_is(
-    tmp_path: Path, words: tuple[str, ...], name: str, said: str
+def test_a_missing_entry_is_reported_with_what_an_entry_is(
+    tmp_path: Path, words: tuple[str, ...], name: str, message: str
 ) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").touch()
     done = CliRunner().invoke(app, [*words, str(tmp_path / name)])
     assert (done.exit_code, done.stdout) == (ExitCode.USAGE, "")
-    assert f"{tmp_path / name}: {said}\n  do: name a folder: a Triton model's, with config.pbtxt" in done.stderr
-    assert "a language model's, with config.json, a tokenizer and *.safetensors" in done.stderr
+    assert f"{tmp_path / name}: {message}\n  do: name a directory: a Triton model's with config.pbtxt" in done.stderr
+    assert "a language model's with config.json, a tokenizer and *.safetensors" in done.stderr
 
 
 def test_the_server_is_described_by_options(repository: Path) -> None:
-    said = run("check", repository / "good", "--backend", "onnxruntime", "--backend", "fil")
-    assert said.exit_code == ExitCode.FOUND
-    assert "it has fil, onnxruntime" in said.output
+    message = run("check", repository / "good", "--backend", "onnxruntime", "--backend", "fil")
+    assert message.exit_code == ExitCode.FOUND
+    assert "it has fil, onnxruntime" in message.output
     assert run("check", repository / "good", "--backend", "python", "--gpus", "0").exit_code == ExitCode.OK
 
 
-def test_a_hint_that_several_findings_share_is_said_once(tmp_path: Path) -> None:
+def test_a_hint_that_several_findings_share_is_printed_once(tmp_path: Path) -> None:
     entry = tmp_path / "made"
     run("new", "made", DOUBLE, "--into", str(tmp_path), *TENSORS)
     for name in ("one", "two"):
         (entry / "1" / "__pycache__").mkdir(exist_ok=True)
         (entry / "1" / "__pycache__" / f"{name}.pyc").touch()
-    said = run("check", str(entry)).stdout
-    assert said.count("is no part of a model") == 2
-    assert said.count("do: delete it") == 1
+    message = run("check", str(entry)).stdout
+    assert message.count("does not belong to a model") == 2
+    assert message.count("do: delete it") == 1

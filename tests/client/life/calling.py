@@ -1,4 +1,4 @@
-"""Somebody who calls a model all the time."""
+"""A client that calls a model all the time."""
 
 import threading
 import time
@@ -14,12 +14,12 @@ PAUSE_SECONDS = 0.02
 
 
 class Caller:
-    """Calls until its block ends, in a thread of its own, and remembers which factor answered."""
+    """Calls a model in a thread until its block ends, and records which factor answered."""
 
     def __init__(
         self, client: ProxyClient, model: str, request: dict[str, Any] = REQUEST, *, comes_later: bool = False
     ) -> None:
-        """Call a model; what fails before the first answer is no failure of one that `comes_later`."""
+        """Call a model. If it `comes_later`, failures before the first response do not count."""
         self._client, self._model, self._request, self._comes_later = client, model, request, comes_later
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._call)
@@ -35,12 +35,11 @@ class Caller:
         self._thread.join()
 
     def factor(self) -> float:
-        """Call once."""
         answer = self._client.infer_json(self._model, self._request, deadline=20)
         return float(answer["outputs"][0]["data"][0])
 
     def of_next(self, number: int, seconds: float = 60) -> Counter[float]:
-        """Wait for so many more answers; return how many each factor gave."""
+        """Wait for so many further responses. Return how many each factor gave."""
         begin, end = len(self.answers), time.monotonic() + seconds
         while len(self.answers) < begin + number:
             assert time.monotonic() < end, f"no {number} answers within {seconds} s: {self.failures[-3:]}"
@@ -48,7 +47,7 @@ class Caller:
         return Counter(self.answers[begin:])
 
     def until(self, factor: float, seconds: float = 60) -> None:
-        """Wait until it is this one that answers: a proxy asks for an alias every five seconds."""
+        """Wait until this factor answers: a proxy reads an alias every five seconds."""
         end = time.monotonic() + seconds
         while self.answers[-1:] != [factor]:
             assert time.monotonic() < end, f"{self.answers[-1:]} answers after {seconds} s: {self.failures[-3:]}"

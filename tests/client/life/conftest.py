@@ -1,4 +1,4 @@
-"""The real parts of a model's life: an MLflow server, and dev and prod, each with Tritons, a policy and a proxy."""
+"""Real parts of a model's life: an MLflow server, and dev and prod, each with Tritons, a policy and a proxy."""
 
 import os
 from collections.abc import Iterator
@@ -28,33 +28,33 @@ from .papers import Life
 VISITOR = "visitor"
 BUCKET = "artifacts"
 QUICK = Tuning(failure_backoff_seconds=0.5)
-"""Whoever waits for a model that cannot be loaded need not wait long between the tries."""
+"""Shortens the pauses between the tries of a load that fails."""
 
 
 @dataclass
 class World:
-    """Where the tests' models live: dev and prod on this machine, and an MLflow server."""
+    """Dev and prod on this machine, and an MLflow server."""
 
     dev: local.LocalEnvironment
     prod: local.LocalEnvironment
 
     def context(self, wait_seconds: float = 60) -> Context:
-        """Return what an operation works with, by the environment variables as they are."""
+        """Return the context of operations, from the current environment variables."""
         return Context(environments.load(), Registry(), wait_seconds=wait_seconds)
 
     def client(self, of: local.LocalEnvironment) -> ProxyClient:
-        """Return who calls an environment."""
+        """Return a client of an environment."""
         return ProxyClient(of.url)
 
     def register(self, name: str, factor: int, folder: Path, expected: int | None = None, **more: str | int) -> int:
-        """Register an entry of a factor, with the golden request of one; return the version's number."""
+        """Register an entry of a factor with its golden request. Return the version's number."""
         entry = write_entry(folder / str(factor) / name, factor, **more)  # type: ignore[arg-type]
         request = golden(expected or factor)
         return self.context().registry.register(entry, registered_by="anna", golden=request).number
 
 
 def model(name: str, server: str = local.PRELOAD, alias: str | None = "champion") -> Model:
-    """Return a model as the definition has it, called by an alias if one is said."""
+    """Return a model as in the definition, optionally with an alias."""
     return Model(name=name, server=server, pool=local.POOL, alias=alias)
 
 
@@ -65,7 +65,7 @@ MODELS = (
 
 @pytest.fixture(autouse=True)
 def _clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without real parts, what takes nothing but time takes none."""
+    """Without real parts, waiting takes no time."""
     if "world" not in request.fixturenames:
         monkeypatch.setattr(ready, "time", Clock())
 
@@ -77,7 +77,7 @@ def life(tmp_path: Path) -> Life:
 
 @pytest.fixture(scope="package")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Run all of it, with the environment variables that a person would set."""
+    """Run everything, with the environment variables that a user would set."""
     folder = tmp_path_factory.mktemp("life")
     with ExitStack() as running, pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(("TIDEGATE_", "MLFLOW_", "DOMINO_"))]:
@@ -87,7 +87,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         prod = local.LocalEnvironment(
             folder / "prod", local.Plan("prod", MODELS, (VISITOR, "anna"), promotion=promotion, production=True)
         )
-        prod.keys = dev.keys  # one identity in both, as a token is
+        prod.keys = dev.keys  # one identity in both, like a token
         with not_run("A REAL MLFLOW, S3 AND TRITON"):
             store = running.enter_context(object_store(folder / "s3"))
             server = running.enter_context(

@@ -1,4 +1,4 @@
-"""Entries that multiply by a factor, which lies in a file of theirs: what answers is told by what it answers."""
+"""Entries that multiply by a factor from one of their files, so that the result shows which version answered."""
 
 from pathlib import Path
 
@@ -37,11 +37,11 @@ REQUEST = {"inputs": [{"name": "INPUT", "shape": [1, 2], "datatype": "FP32", "da
 
 
 def write_entry(folder: Path, factor: int, *, program: str = PROGRAM, batch: int = 4) -> Path:
-    """Write an entry, whose name is its folder's."""
+    """Write an entry. The model's name is the directory's."""
     (folder / "1").mkdir(parents=True)
     (folder / "1" / "model.py").write_text(program)
     (folder / "1" / "factor").write_text(f"{factor} ")
-    # Where this is a file, Python leaves nothing beside the program.
+    # Because this is a file, Python writes nothing next to the program.
     (folder / "1" / "__pycache__").write_text("")
     (folder / "labels.txt").write_text("one\ntwo\n")
     (folder / "config.pbtxt").write_text(CONFIG.format(name=folder.name, batch=batch))
@@ -49,5 +49,4 @@ def write_entry(folder: Path, factor: int, *, program: str = PROGRAM, batch: int
 
 
 def golden(factor: int) -> Golden:
-    """Return the golden request of such an entry."""
     return Golden(request=REQUEST, outputs={"OUTPUT": [1.0 * factor, 2.0 * factor]})

@@ -1,4 +1,4 @@
-"""A registry and a proxy that are none: for what happens between a life's steps, which takes no Triton to see."""
+"""A fake registry and proxy, for cases between the steps of an operation that need no Triton."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +26,7 @@ from .test_life_target import MODEL, dataset, known, plane
 
 
 class Papers:
-    """What is registered: an entry of each version, aliases, tags and records."""
+    """The fake registry: an entry of each version, aliases, tags and records."""
 
     where = "a shelf"
 
@@ -38,7 +38,7 @@ class Papers:
         self.begun: list[Record] = []
         self.junk: tuple[str, ...] = ()
         self.request: Golden | None = None
-        self.stopped: BaseException | None = None  # What whoever moves an alias meets.
+        self.stopped: BaseException | None = None  # raised when an alias is moved
 
     def register(self, number: int) -> RegisteredVersion:
         write_entry(self._entry(number), number)
@@ -103,18 +103,18 @@ class Papers:
 
 
 class Answers:
-    """A proxy before a Triton that has loaded what the repository has it serve."""
+    """A fake proxy of a Triton that has loaded the versions in the repository's configuration."""
 
     def __init__(self, repository: Any) -> None:
-        """Take the repository's folder, or its URL."""
+        """Take the repository's directory, or its URL."""
         self.repository = repository
         self.killed = self.interrupted = False
         self.broken: dict[int, Iterator[TidegateError]] = {}
-        """Of versions that cannot be loaded: what is said of them, one after the other, and then no more."""
-        self.asked: list[int] = []
-        self.places: tuple[Place, ...] = ()  # Where it is said to be.
-        self.silent: Iterator[BaseException | None] = iter(())  # What who asks where it is meets, one after the other.
-        self.is_ready = False  # Whether a replica answers whatever the repository says.
+        """Reasons why versions cannot be loaded, one per request. Afterwards there is none."""
+        self.requested: list[int] = []
+        self.places: tuple[Place, ...] = ()  # The places in `whereabouts`.
+        self.silent: Iterator[BaseException | None] = iter(())  # Exceptions of `whereabouts`, one per request.
+        self.is_ready = False  # Whether a replica is ready, regardless of the repository.
         self.failures: Iterator[int | None] = iter(())
 
     def metadata(self, model: str, **_how: Any) -> dict[str, Any]:
@@ -128,7 +128,7 @@ class Answers:
         if self.is_ready:
             return True
         if self.killed:
-            raise SystemExit  # as if the process were killed: nothing below puts anything back
+            raise SystemExit  # as if the process were killed: nothing restores the configurations
         if error := next(self.broken.get(version, iter(())), None):
             raise error
         return version in self._served(model)
@@ -144,7 +144,7 @@ class Answers:
         return Whereabouts(environment="prod", models=(about,))
 
     def infer_json(self, _model: str, _request: Any, *, version: int, **_how: Any) -> dict[str, Any]:
-        self.asked.append(version)
+        self.requested.append(version)
         return {"outputs": [{"name": "OUTPUT", "data": [0.0, 0.0]}]}
 
     def whoami(self) -> WhoAmI:
@@ -160,17 +160,17 @@ class Answers:
 
 
 def context(known: Environments, papers: Papers, answers: Answers, dataset: Path) -> Context:
-    """Return what an operation works with, where every data plane has this proxy."""
+    """Return the context of operations, with this proxy for every data plane."""
     proxies: Any = {plane.proxy_url: answers for of in known.environments for plane in of.planes}
     registry: Any = papers
     return Context(known, registry, Mounts(datasets={"models": dataset}), wait_seconds=5, _proxies=proxies)
 
 
 class Life:
-    """A model's life in prod, of which the repository alone is real."""
+    """A model's life in prod, of which only the repository is real."""
 
     def __init__(self, folder: Path, location: Location | None = None) -> None:
-        """Take another location than a folder, which is `models` then."""
+        """Take another location than a directory, which is `models` by default."""
         self.models = folder / "dataset" / "models"
         self.models.mkdir(parents=True)
         (folder / "shelf").mkdir()
@@ -178,8 +178,8 @@ class Life:
         self.answers = Answers(location.url if isinstance(location, ObjectStoreLocation) else self.models)
         self.of, everywhere = known(plane("east", location or dataset("a")))
         self.here = context(everywhere, self.papers, self.answers, folder / "dataset")
-        self.told: list[str] = []
-        self.here.tell = self.told.append
+        self.messages: list[str] = []
+        self.here.tell = self.messages.append
 
     def bring(self, number: int, what: Operation = "deploy") -> Outcome:
         registered = [each.number for each in self.papers.versions(MODEL)]
@@ -187,9 +187,9 @@ class Life:
         return publish_version(self.here, what, version, self.of, "anna")
 
     def fails(self, number: int, match: str | None = None) -> UnfinishedError:
-        with pytest.raises(UnfinishedError, match=match) as told:
+        with pytest.raises(UnfinishedError, match=match) as caught:
             self.bring(number)
-        return told.value
+        return caught.value
 
     def served(self) -> tuple[int, ...]:
         return read_published(open_repository(self.models).config(MODEL) or "").served

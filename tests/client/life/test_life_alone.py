@@ -1,4 +1,4 @@
-"""What a life's steps leave to the next run, and what verifying finds where others have been at the repository."""
+"""Recovery from interrupted operations, and `verify` after changes by others, without real servers."""
 
 import errno
 import os
@@ -28,27 +28,27 @@ from .test_life_target import MODEL, dataset, known, plane
 
 
 def test_who_was_killed_before_the_golden_request_sends_it_in_the_next_run(life: Life) -> None:
-    life.papers.request = golden(7)  # which nothing here answers
+    life.papers.request = golden(7)  # no version here gives this answer
     life.answers.killed = True
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Plan, "put_back", lambda _, **_how: None)  # who is killed puts nothing back
+        patch.setattr(Plan, "put_back", lambda _, **_how: None)  # a killed process restores nothing
         with pytest.raises(SystemExit):
             life.bring(1)
     life.answers.killed = False
     life.fails(1, "golden request")
-    assert (life.answers.asked, life.papers.written, life.papers.aliases) == ([1], [], {})
+    assert (life.answers.requested, life.papers.written, life.papers.aliases) == ([1], [], {})
     life.papers.request = golden(0)
     assert [life.bring(1).changed for _ in range(2)] == [True, False]
-    assert life.answers.asked == [1, 1]
+    assert life.answers.requested == [1, 1]
     assert [each.version for each in life.papers.written] == [1]
 
 
-def test_a_configuration_that_somebody_broke_on_the_volume_ends_a_deployment_at_once_and_says_where(life: Life) -> None:
+def test_a_broken_configuration_on_the_volume_ends_a_deployment_immediately_with_its_place(life: Life) -> None:
     life.bring(1)
     (life.models / MODEL / "config.pbtxt").write_text("name: this is none {\n")
     with pytest.raises(errors.UsageError, match=r"config\.pbtxt cannot be read: 1:\d+ : "):
         life.bring(2)
-    assert life.answers.asked == []
+    assert life.answers.requested == []
 
 
 @pytest.mark.parametrize("earlier", [None, 1])
@@ -61,8 +61,12 @@ def test_who_fails_after_a_run_killed_behind_its_cut_over_goes_back_by_the_recor
     with pytest.raises(SystemExit):
         life.bring(2)
     assert life.served() == (2,)
-    life.papers.stopped, life.papers.request = None, golden(7)  # which nothing here answers
-    after = "where nothing served" if earlier is None else "answered by version 2, what served before serves again"
+    life.papers.stopped, life.papers.request = None, golden(7)  # no version here gives this answer
+    after = (
+        "on servers without an earlier version"
+        if earlier is None
+        else "on servers where version 2 may have answered calls"
+    )
     assert after in life.fails(2, "golden request").what
     assert life.served() == (() if earlier is None else (1,))
     life.papers.request = None
@@ -70,49 +74,47 @@ def test_who_fails_after_a_run_killed_behind_its_cut_over_goes_back_by_the_recor
     assert life.served() == (2,)
 
 
-def test_where_nothing_could_be_written_it_is_not_said_that_the_version_may_answer(
-    life: Life, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_if_nothing_could_be_written_no_message_warns_of_answers(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Repository, "publish", Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
-    assert life.fails(1).what == f"version 1 of {MODEL} did not come into prod: what served before serves on"
+    assert life.fails(1).what == f"version 1 of {MODEL} did not reach prod: the served versions are unchanged"
 
 
 def test_a_version_that_is_there_already_does_not_fail_to_come(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     life.bring(1)
     life.here.wait_seconds = 0
     monkeypatch.setattr(life.answers, "metadata", lambda *_, **__: {"versions": []})
-    told = life.fails(1)
-    seen = f"prod has version 1 of {MODEL} already, and it was not seen to be called"
-    assert told.what == f"{seen}: what served before serves on"
+    caught = life.fails(1)
+    seen = f"prod already has version 1 of {MODEL}, but calls may not reach it"
+    assert caught.what == f"{seen}: the served versions are unchanged"
     assert life.served() == (1,)
 
 
-def test_a_load_that_fails_is_told_with_its_reason_before_the_time_is_up(life: Life) -> None:
+def test_a_failed_load_is_reported_with_its_reason_before_the_timeout(life: Life) -> None:
     life.here.wait_seconds = 30
     broken = errors.LoadFailedError("the model cannot be loaded", why="no such file: weights.bin")
     life.answers.broken[1] = repeat(broken)
-    told = life.fails(1, "version 1 is not ready: it cannot be loaded")
-    assert "why: no such file: weights.bin" in str(told)
+    caught = life.fails(1, "version 1 is not ready: it cannot be loaded")
+    assert "why: no such file: weights.bin" in str(caught)
     assert life.served() == ()
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("message", "words"),
     [
-        (errors.NotFoundError("no", why="'fraud' version 1 is not found"), "has not seen it in its repository yet"),
+        (errors.NotFoundError("no", why="'fraud' version 1 is not found"), "has not found it in its repository yet"),
         (
             errors.UnreachableError("no", why="'fraud' version 1 is not at ready state"),
-            "has seen it, and is loading it still",
+            "is still loading it",
         ),
         (errors.UnreachableError("the proxy cannot be reached", why="refused"), "refused"),
     ],
     ids=["unseen", "seen", "away"],
 )
-def test_how_far_it_came_is_told(
-    life: Life, monkeypatch: pytest.MonkeyPatch, said: errors.TidegateError, words: str
+def test_the_state_of_the_load_is_reported(
+    life: Life, monkeypatch: pytest.MonkeyPatch, message: errors.TidegateError, words: str
 ) -> None:
     def metadata(*_: object, **__: object) -> None:
-        raise said
+        raise message
 
     life.here.wait_seconds = 0
     monkeypatch.setattr(life.answers, "ready", lambda *_, **__: False)
@@ -131,12 +133,12 @@ def test_a_failure_ends_it_only_when_it_was_seen_after_the_load_was_tried_again(
     loads = repeat(False, 7) if seen_seconds else repeat(False)
     monkeypatch.setattr(life.answers, "ready", lambda *_, **__: next(loads, True))
     not_ready = repeat(errors.UnreachableError("no", why=f"version 1 {config.NOT_READY}"), 7 if seen_seconds else 999)
-    told = life.answers.metadata
+    caught = life.answers.metadata
 
     def metadata(model: str, **how: Any) -> dict[str, Any]:
         if error := next(not_ready, None):
             raise error
-        return told(model, **how)
+        return caught(model, **how)
 
     monkeypatch.setattr(life.answers, "metadata", metadata)
     if seen_seconds:
@@ -145,22 +147,21 @@ def test_a_failure_ends_it_only_when_it_was_seen_after_the_load_was_tried_again(
         assert "why: as before" in str(life.fails(1, "version 1 is not ready: it cannot be loaded"))
 
 
-def test_who_stops_is_told_what_serves_and_what_is_left(life: Life) -> None:
+def test_an_interrupt_reports_what_is_served_and_what_is_left(life: Life) -> None:
     life.answers.killed = True
     with pytest.raises(SystemExit):
         life.bring(1)
     assert (
-        "did not come into prod: where nothing served before, it may answer until its servers have looked"
-        in life.told[-1]
+        "did not reach prod: on servers without an earlier version, it can answer until they poll" in life.messages[-1]
     )
     life.answers.killed, life.papers.stopped = False, KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         life.bring(1)
-    assert "serves in prod, and not all is written down" in life.told[-1]
-    assert "do: run the same command again" in life.told[-1]
+    assert "is served in prod, but the registry is not up to date" in life.messages[-1]
+    assert "do: run the same command again" in life.messages[-1]
 
 
-def test_an_alias_that_somebody_moves_meanwhile_is_told_and_nothing_is_cut_over(life: Life) -> None:
+def test_an_alias_that_moves_meanwhile_is_reported_and_nothing_is_switched(life: Life) -> None:
     life.bring(1)
     life.bring(2)
 
@@ -178,7 +179,7 @@ def test_an_alias_that_somebody_moves_meanwhile_is_told_and_nothing_is_cut_over(
 def test_nothing_is_published_to_an_environment_that_mlflow_has_no_alias_for(life: Life, name: str) -> None:
     life.of = life.of.model_copy(update={"name": name})
     life.here.known = Environments(environments=(life.of,))
-    with pytest.raises(errors.UsageError, match="no version can be recorded") as refused:
+    with pytest.raises(errors.UsageError, match="cannot record versions") as refused:
         life.bring(1)
     assert "reserves" in refused.value.why
     assert [*life.models.iterdir()] == []
@@ -186,10 +187,10 @@ def test_nothing_is_published_to_an_environment_that_mlflow_has_no_alias_for(lif
 
 def test_an_alias_moved_after_the_cut_over_is_not_overwritten_and_the_remedy_is_not_to_run_it_again(life: Life) -> None:
     life.bring(1)
-    life.papers.stopped = errors.BusyError("the alias was moved", do="look at `tidegate history`")
+    life.papers.stopped = errors.BusyError("the alias was moved", do="read `tidegate history`")
     with pytest.raises(errors.UnfinishedError) as refused:
         life.bring(2)
-    assert refused.value.do == "look at `tidegate history`"
+    assert refused.value.do == "read `tidegate history`"
     assert life.papers.aliases == {"prod": 1}
 
 
@@ -198,12 +199,12 @@ def test_a_deployment_reports_an_alias_that_was_moved_by_hand_before_it(life: Li
     life.bring(2)
     life.papers.aliases["prod"] = 1
     (note,) = [each for each in life.bring(3).notes if "alias" in each]
-    assert "was at version 1 before, and the records say version 2" in note
+    assert "was at version 1, but the records have version 2" in note
     assert not [each for each in life.bring(4).notes if "alias" in each]
 
 
 def test_an_environment_and_a_plane_of_other_names_keep_their_past(life: Life) -> None:
-    """The alias of before stays beside the one of now, and a version that is there is not brought in again."""
+    """The former alias stays next to the current one, and an existing version is not published again."""
     life.bring(1)
     life.bring(2)
     written = [*life.papers.written]
@@ -222,32 +223,32 @@ def test_an_environment_and_a_plane_of_other_names_keep_their_past(life: Life) -
 def test_where_the_definition_shares_the_calls_out_a_deployment_only_publishes(life: Life) -> None:
     shares = (VersionShare(version=1, weight=100),)
     life.of, life.here.known = known(plane("east", dataset("a"), versions=shares))
-    assert not any("calls do not go" in note for note in life.bring(1).notes)
-    assert any("have the platform admin name 2 there" in note for note in life.bring(2).notes)
+    assert not any("no calls go" in note for note in life.bring(1).notes)
+    assert any("have the platform admin add version 2 there" in note for note in life.bring(2).notes)
     assert life.served() == (1, 2)
     back = rollback(life.here, MODEL, "prod")
     assert (back.version, back.previous) == (1, 2)
 
 
-def test_a_configuration_that_is_no_text_is_told_with_its_place(life: Life) -> None:
+def test_a_configuration_that_is_not_text_is_reported_with_its_place(life: Life) -> None:
     life.bring(1)
     life.papers.register(2)
     config = life.papers.folder / "2" / MODEL / "config.pbtxt"
     config.write_bytes(b"# caf\xe9\n" + config.read_bytes())
-    with pytest.raises(errors.UsageError, match=f"a shelf: version 2 of {MODEL}: config.pbtxt is no text in UTF-8"):
+    with pytest.raises(errors.UsageError, match=f"a shelf: version 2 of {MODEL}: config.pbtxt is not valid UTF-8"):
         life.bring(2)
     (life.models / MODEL / "1" / ".entry" / "config.pbtxt").write_bytes(b"\xff")
-    with pytest.raises(errors.UsageError, match=r"1/\.entry/config\.pbtxt: config\.pbtxt is no text"):
+    with pytest.raises(errors.UsageError, match=r"1/\.entry/config\.pbtxt: config\.pbtxt is not valid UTF-8"):
         life.bring(3)
 
 
-def test_what_lies_among_the_records_and_is_none_is_told_and_decides_nothing(life: Life) -> None:
+def test_a_file_that_is_not_a_record_is_reported_and_decides_nothing(life: Life) -> None:
     life.bring(1)
     life.bring(2)
     life.papers.junk = ("records/x.json",)
     life.bring(3)
-    assert [each for each in life.told if each.startswith("warning: records/x.json cannot be read")]
-    with pytest.raises(errors.IntegrityError, match="it cannot be learned which version prod had before"):
+    assert [each for each in life.messages if each.startswith("warning: records/x.json cannot be read")]
+    with pytest.raises(errors.IntegrityError, match="the previous version of prod is unknown"):
         rollback(life.here, MODEL, "prod")
     assert rollback(life.here, MODEL, "prod", 2).version == 2
     life.papers.junk = ()
@@ -256,7 +257,7 @@ def test_what_lies_among_the_records_and_is_none_is_told_and_decides_nothing(lif
     assert unserved(life.here, "prod", MODEL) == []
 
 
-def test_records_are_in_the_order_in_which_they_came_whatever_the_clocks_say(life: Life) -> None:
+def test_records_are_in_the_order_in_which_they_came_whatever_the_clocks(life: Life) -> None:
     life.bring(1)
     life.here.now = lambda: datetime.now(UTC) + timedelta(hours=1)
     life.bring(2)
@@ -269,10 +270,10 @@ def test_records_are_in_the_order_in_which_they_came_whatever_the_clocks_say(lif
 
 
 def between(life: Life, tmp_path: Path, **promotion: object) -> None:
-    """Have prod take versions from dev, which is on two data planes, by such rules."""
+    """Let prod take versions from dev, which is on two data planes, under such rules."""
     dev = known(plane("east", dataset("a")), plane("west", dataset("b")))[0].model_copy(update={"name": "dev"})
-    asked = Promotion.model_validate({"source": "dev"} | promotion)
-    prod = Environment(name="prod", promotion=asked, planes=(plane("north", dataset("c")),))
+    requested = Promotion.model_validate({"source": "dev"} | promotion)
+    prod = Environment(name="prod", promotion=requested, planes=(plane("north", dataset("c")),))
     life.here = context(Environments(environments=(dev, prod)), life.papers, life.answers, tmp_path)
     life.papers.register(1)
 
@@ -285,22 +286,22 @@ def deployed_to_dev(life: Life) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asks", "kind", "said"),
+    ("asks", "kind", "message"),
     [
         (lambda here: promote(here, f"{MODEL}@1", "prod"), errors.RefusedError, "version 1 was never in dev"),
         (lambda here: promote(here, MODEL, "prod"), errors.NotFoundError, "dev has no version of fraud"),
-        (lambda here: promote(here, MODEL, "dev"), errors.UsageError, "takes versions from no other environment"),
+        (lambda here: promote(here, MODEL, "dev"), errors.UsageError, "has no source environment"),
         (lambda here: deploy(here, MODEL, "prod"), errors.RefusedError, "tidegate promote fraud --to prod"),
-        (lambda here: deploy(here, f"{MODEL}@"), errors.UsageError, "is no model"),
+        (lambda here: deploy(here, f"{MODEL}@"), errors.UsageError, "is not a model"),
         (lambda here: rollback(here, MODEL, "prod"), errors.NotFoundError, "never had a version"),
         (lambda here: rollback(here, MODEL, "prod", 1), errors.RefusedError, "version 1 of fraud was never in prod"),
     ],
 )
-def test_every_way_says_what_it_takes(
-    life: Life, tmp_path: Path, asks: Callable[[object], object], kind: type[errors.TidegateError], said: str
+def test_every_operation_refuses_invalid_input(
+    life: Life, tmp_path: Path, asks: Callable[[object], object], kind: type[errors.TidegateError], message: str
 ) -> None:
     between(life, tmp_path)
-    with pytest.raises(kind, match=said):
+    with pytest.raises(kind, match=message):
         asks(life.here)
 
 
@@ -317,9 +318,9 @@ def test_where_it_must_be_first_is_named_with_the_command_that_brings_it_there(
         promote(life.here, which, "prod")
 
 
-def test_a_data_plane_that_tells_no_failures_is_no_proof_that_there_were_none(life: Life, tmp_path: Path) -> None:
+def test_a_data_plane_without_a_count_of_failures_proves_nothing(life: Life, tmp_path: Path) -> None:
     between(life, tmp_path, soak_hours=1)
     deployed_to_dev(life)
     life.answers.failures = iter([0, None])
-    with pytest.raises(errors.RefusedError, match="cannot be learned whether calls of version 1 failed"):
+    with pytest.raises(errors.RefusedError, match="unknown whether calls of version 1 failed"):
         promote(life.here, f"{MODEL}@1", "prod")

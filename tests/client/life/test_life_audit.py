@@ -1,5 +1,3 @@
-"""Verifying and pruning: what there is to see of environments, before a registry that is papers."""
-
 import os
 import shutil
 from collections.abc import Callable
@@ -48,24 +46,28 @@ def _pipe(model: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "kinds", "said"),
+    ("spoil", "kinds", "message"),
     [
         (lambda model: (model / "3" / "factor").write_text("9 "), {"content"}, "3/factor"),
-        (lambda model: (model / "3" / "model.py").unlink(), {"content"}, "3/model.py is not there"),
+        (lambda model: (model / "3" / "model.py").unlink(), {"content"}, "3/model.py is missing"),
         (_leave, {"content", "stray"}, "copy of config.pbtxt"),
         (_stray, {"stray"}, "version 77 is not registered"),
         (_edit, {"config"}, "max_batch_size: 4 → 8"),
-        (lambda model: (model / "config.pbtxt").unlink(), {"config", "missing", "stray"}, "should have version 3"),
-        (lambda model: shutil.rmtree(model / "3"), {"config", "stray"}, "it serves version 3, which is not there"),
+        (lambda model: (model / "config.pbtxt").unlink(), {"config", "missing", "stray"}, "alias prod has version 3"),
+        (
+            lambda model: shutil.rmtree(model / "3"),
+            {"config", "stray"},
+            "it serves version 3, which is not in the repository",
+        ),
         (lambda model: (model.parent / ".ipynb_checkpoints").mkdir(), {"stray"}, "'.ipynb_checkpoints' cannot be"),
-        (_linked_model, {"content"}, "this is a symbolic link"),
+        (_linked_model, {"content"}, "symbolic links are not followed"),
         (lambda model: (model / "3" / "link").symlink_to("/"), {"content"}, "3/link is a link or a special file"),
         (lambda model: (model / "config.pbtxt").write_text("nonsense {"), {"config"}, "config.pbtxt cannot be read"),
         (_pipe, {"content"}, "config.pbtxt is a link or a special file"),
     ],
 )
 def test_what_is_otherwise_hides_nothing_else(
-    life: Life, spoil: Callable[[Path], object], kinds: set[str], said: str
+    life: Life, spoil: Callable[[Path], object], kinds: set[str], message: str
 ) -> None:
     (life.models / "zebra").mkdir()
     assert {(each.model, each.kind) for each in verify(life.here, "prod").found} == {("zebra", "stray")}
@@ -73,13 +75,13 @@ def test_what_is_otherwise_hides_nothing_else(
     found = verify(life.here, "prod").found
     assert "zebra" in {each.model for each in found}
     assert {each.kind for each in found if each.model != "zebra"} >= kinds, found
-    assert any(said in each.what for each in found), found
+    assert any(message in each.what for each in found), found
 
 
-def test_what_was_published_is_as_it_was_registered_and_what_is_nowhere_is_told(life: Life) -> None:
-    said = verify(life.here, "prod", [MODEL])
-    assert (said.found, said.versions, said.content) == ((), 3, False)
-    assert said.bytes > 0
+def test_published_versions_are_as_registered_and_missing_ones_are_reported(life: Life) -> None:
+    message = verify(life.here, "prod", [MODEL])
+    assert (message.found, message.versions, message.content) == ((), 3, False)
+    assert message.bytes > 0
     with pytest.raises(NotFoundError, match="did you mean fraud"):
         verify(life.here, "prod", ["fruad"])
     life.papers.aliases["prod"] = 2
@@ -87,11 +89,11 @@ def test_what_was_published_is_as_it_was_registered_and_what_is_nowhere_is_told(
     assert (found.kind, found.version) == ("alias", 3)
 
 
-def test_versions_that_nobody_serves_are_removed_and_brought_back(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unserved_versions_are_removed_and_restored(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = unserved(life.here, "prod", MODEL)
-    assert [each.version for each in shown] == [1]  # two is what a rollback goes back to
+    assert [each.version for each in shown] == [1]  # a rollback goes back to version 2
     assert shown[0].bytes > 0
-    with pytest.raises(BusyError, match="may still be loading"):
+    with pytest.raises(BusyError, match="may still load"):
         prune(life.here, "prod", shown)
     monkeypatch.setattr("tidegate.life.audit.LOADED_SECONDS", 0.0)
     assert prune(life.here, "prod", shown) == shown

@@ -35,7 +35,7 @@ def fits(config: str, size: int = 0, peak: int = 1, footprint: int | None = None
 
 
 def on(*backends: str, footprint: int | None = None, others: tuple[ModelFacts, ...] = (), **pool: Any) -> Target:
-    """Return where the model goes: a pool of such facts on a server that has these backends, and other models too."""
+    """Return the model's target: a pool of these facts on a server with these backends, and other models."""
     made = plane("east", dataset("a"), footprint_bytes=footprint)
     facts = PoolFacts.model_validate({"name": "main", "loading": "preload", "gpu": False} | pool)
     server = made.servers[0].model_copy(update={"pools": (facts,), "backends": backends})
@@ -51,30 +51,30 @@ def repository(tmp_path: Path) -> Repository:
 
 @pytest.mark.parametrize("config", ['platform: "tensorrt_plan"', 'backend: "tensorrtllm"', 'backend: "dali"'])
 def test_what_wants_a_gpu_is_refused_where_there_is_none(config: str) -> None:
-    (said,) = fits(config)
-    assert said.startswith("error: ")
-    assert "east/preload/main has none" in said
+    (message,) = fits(config)
+    assert message.startswith("error: ")
+    assert "east/preload/main has none" in message
     assert fits(config, gpu=True) == []
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"size": 900 * MIB, "memory_bytes": 1024 * MIB},
-         "error: it needs 1,125 MiB (estimated from its files), and the pool east/preload/main has room for 1,024 MiB"),
+         "error: it needs 1,125 MiB (estimated from its files), but the pool east/preload/main has 1,024 MiB"),
         ({"size": 800 * MIB, "memory_bytes": 1024 * MIB}, ""),
         ({"footprint": 11, "capacity_bytes": 10, "memory_bytes": 99},
-         "error: it needs 0 MiB (declared), and the pool east/preload/main has room for 0 MiB"),
+         "error: it needs 0 MiB (declared), but the pool east/preload/main has 0 MiB"),
         ({"size": 1 << 50}, ""),
         ({"footprint": 300 * MIB, "memory_bytes": 1000 * MIB, "peak": 4},
-         "warning: while it comes in, 4 versions are loaded at one time, which may need 1,200 MiB (declared for each), "
-         "and the pool east/preload/main has room for 1,000 MiB"),
+         "warning: during the deployment 4 versions are in memory, which can need 1,200 MiB (declared for each), "
+         "but the pool east/preload/main has 1,000 MiB"),
         ({"footprint": 300 * MIB, "memory_bytes": 1000 * MIB, "peak": 3}, ""),
     ],
     ids=["large", "fits", "declared", "unknown", "beside", "beside-fits"],
 )  # fmt: skip
-def test_a_model_must_fit_its_slice_and_should_beside_itself(given: dict[str, Any], said: str) -> None:
-    assert fits("", **given) == ([said] if said else [])
+def test_a_model_must_fit_its_slice_and_should_fit_twice(given: dict[str, Any], message: str) -> None:
+    assert fits("", **given) == ([message] if message else [])
 
 
 @pytest.mark.parametrize(
@@ -96,14 +96,14 @@ def test_code_without_weights_gets_an_advisory_unless_its_footprint_is_declared(
     assert [each.severity for each in check_fits(pool, config, files, 1)] == ([] if is_known else ["advisory"])
 
 
-def test_versions_whose_tensors_differ_cannot_serve_beside_each_other() -> None:
+def test_versions_with_different_tensors_cannot_be_served_together() -> None:
     one, other = CONFIG.format(name=MODEL, batch=4), CONFIG.format(name=MODEL, batch=8)
     (found,) = errors(TritonKind().check_beside(one, other, 1, 2))
-    assert "versions 1 and 2 cannot be served beside each other: max_batch_size: 4 → 8" in found.what
+    assert "versions 1 and 2 cannot be served at the same time: max_batch_size: 4 → 8" in found.what
     assert TritonKind().check_beside(one, one + "dynamic_batching { max_queue_delay_microseconds: 5 }", 1, 2) == []
 
 
-def test_parameters_that_differ_are_told_and_no_more() -> None:
+def test_different_parameters_are_only_a_warning() -> None:
     one = CONFIG.format(name=MODEL, batch=4)
     findings = TritonKind().check_beside(one, one + 'parameters { key: "x" value { string_value: "1" } }', 1, 2)
     assert errors(findings) == []
@@ -114,19 +114,19 @@ def test_what_the_server_does_not_have_is_refused(tmp_path: Path, repository: Re
     entry = write_entry(tmp_path / "staged", 3)
     config = entry / "config.pbtxt"
 
-    def said(target: Target) -> list[str]:
+    def message(target: Target) -> list[str]:
         return [each.what for each in errors(check_staged(entry, target, repository))]
 
     config.write_text(CONFIG.format(name=MODEL, batch=4))
-    assert said(on("onnxruntime", "tensorrt")) == ["the server has no backend 'python'"]
-    assert said(on("python")) == said(on()) == []
+    assert message(on("onnxruntime", "tensorrt")) == ["the server has no backend 'python'"]
+    assert message(on("python")) == message(on()) == []
     config.write_text(CONFIG.format(name=MODEL, batch=4).replace("KIND_CPU", "KIND_GPU"))
-    assert said(on()) == ["KIND_GPU, and the server has no GPU"]
-    assert said(on(gpu=True)) == []
+    assert message(on()) == ["KIND_GPU, but the server has no GPU"]
+    assert message(on(gpu=True)) == []
 
 
 def write_ensemble(folder: Path) -> Path:
-    """Write an ensemble of one step, scorer, and return its folder."""
+    """Write an ensemble of one step, scorer, and return its directory."""
     (folder / "1").mkdir(parents=True)
     (folder / "config.pbtxt").write_text(
         f"""name: "{MODEL}"
@@ -145,51 +145,51 @@ ensemble_scheduling {{ step {{
 @pytest.mark.parametrize(
     ("source", "command"), [(None, "tidegate deploy scorer --to prod"), ("dev", "tidegate promote scorer --to prod")]
 )
-def test_an_ensemble_says_which_steps_to_bring_there_first_and_how(
+def test_an_ensembles_error_names_the_steps_to_deploy_first_and_how(
     tmp_path: Path, repository: Repository, source: str | None, command: str
 ) -> None:
     ensemble = write_ensemble(tmp_path / "staged")
-    if source is not None:  # its files are there, and it was taken out
+    if source is not None:  # its files are there, but it was undeployed
         scorer = write_entry(Path(repository.where) / "scorer", 3) / "config.pbtxt"
         text = config.published_config(scorer.read_text(), model="scorer", owner=1, served=[1], aliases={})
         scorer.write_text(config.withdrawn_config(text))
     (home,) = on().homes
     of = home.environment.model_copy(update={"promotion": Promotion(source=source)})
     findings = check_staged(ensemble, replace(on(), homes=(replace(home, environment=of),)), repository)
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as caught:
         refuse(findings, "it cannot be served", "there")
-    assert told.value.do == command
+    assert caught.value.do == command
 
 
-def test_a_step_whose_configuration_somebody_broke_is_told_with_its_file_and_line(
+def test_a_step_with_a_broken_configuration_is_reported_with_file_and_line(
     tmp_path: Path, repository: Repository
 ) -> None:
     scorer = write_entry(Path(repository.where) / "scorer", 3) / "config.pbtxt"
     scorer.write_text("\n" + scorer.read_text().replace("max_batch", "max_bach"))
-    with pytest.raises(UsageError, match=r"max_bach_size") as told:
+    with pytest.raises(UsageError, match=r"max_bach_size") as caught:
         check_staged(write_ensemble(tmp_path / "staged"), on(), repository)
-    assert re.fullmatch(rf"{re.escape(str(scorer))}:[0-9]+", str(told.value.where))
+    assert re.fullmatch(rf"{re.escape(str(scorer))}:[0-9]+", str(caught.value.where))
 
 
-def test_a_preload_pool_has_room_for_all_its_models_at_one_time() -> None:
+def test_a_preload_pool_has_memory_for_all_its_models() -> None:
     churn = ModelFacts(name="churn", server="preload", pool="main", footprint_bytes=800 * MIB)
     both: dict[str, Any] = {"footprint": 300 * MIB, "memory_bytes": 1000 * MIB, "others": (churn,)}
-    (said,) = check_fits(on(**both), "", manifest(0), 1)
-    assert said.severity == "warning"
-    assert "beside the 800 MiB that the pool's other models are declared to need" in said.what
+    (message,) = check_fits(on(**both), "", manifest(0), 1)
+    assert message.severity == "warning"
+    assert "in addition to the 800 MiB declared for the pool's other models" in message.what
     assert check_fits(on(**both, loading="on-demand"), "", manifest(0), 1) == []
 
 
 @pytest.mark.parametrize(
-    ("model", "facts", "said"),
+    ("model", "facts", "message"),
     [
         (MODEL, {"gpus": 2}, ""),
         (MODEL, {"gpus": 1}, "prod/preload: gpus: [1]"),
-        ("another", {"gpus": 1}, ""),  # which no environment has, so that any server may serve it
+        ("another", {"gpus": 1}, ""),  # in no environment, so any server may serve it
     ],
 )
 def test_an_entry_is_held_against_the_environments_before_it_is_registered(
-    model: str, facts: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: str, facts: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = write_entry(tmp_path / model, 1)
     with (entry / "config.pbtxt").open("a") as config:
@@ -202,7 +202,7 @@ def test_an_entry_is_held_against_the_environments_before_it_is_registered(
     (tmp_path / "environments.json").write_text(everywhere.model_dump_json(by_alias=True, exclude_none=True))
     monkeypatch.setenv("TIDEGATE_ENVIRONMENTS", str(tmp_path / "environments.json"))
     found = [each.what for each in against_environments(entry, model)]
-    assert [each[: len(said)] for each in found] == ([said] if said else [])
+    assert [each[: len(message)] for each in found] == ([message] if message else [])
 
 
 def test_the_advisory_ends_once_every_environment_declares_the_footprint(

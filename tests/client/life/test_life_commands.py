@@ -1,5 +1,3 @@
-"""What the commands of a model's life print, and with which exit code they end."""
-
 import json
 from typing import Any
 
@@ -14,7 +12,7 @@ from .test_life_target import MODEL, dataset, known, plane
 
 
 class Commands:
-    """The command line, before papers."""
+    """The command line, with a fake registry."""
 
     def __init__(self, life: Life) -> None:
         self.life = life
@@ -39,22 +37,22 @@ def commands(life: Life, monkeypatch: pytest.MonkeyPatch) -> Commands:
     return Commands(life)
 
 
-def test_they_say_what_became_of_it(commands: Commands) -> None:
+def test_they_show_what_was_done(commands: Commands) -> None:
     assert commands.run("deploy", f"{MODEL}@1", "--to", "prod") == f"prod has version 1 of {MODEL}\n"
-    assert "note: no golden request was registered with it" in commands.err
+    assert "note: it was registered without a golden request" in commands.err
     assert commands.json("deploy", f"{MODEL}@1", "--to", "prod")["changed"] is False
     commands.life.papers.register(2)
-    said = commands.run("promote", f"{MODEL}@2", "--to", "prod")
-    assert said == f"prod has version 2 of {MODEL} (before: version 1)\n"
+    message = commands.run("promote", f"{MODEL}@2", "--to", "prod")
+    assert message == f"prod has version 2 of {MODEL} (before: version 1)\n"
     assert commands.life.papers.tags["tidegate.prod.by"] == "anna"
     rolled = commands.json("rollback", MODEL, "--in", "prod")
     assert (rolled["what"], rolled["version"], rolled["previous"]) == ("rollback", 1, 2)
-    told = commands.json("history", MODEL, "--in", "prod")
-    assert [(each["what"], each["version"]) for each in told] == [("rollback", 1), ("promote", 2), ("deploy", 1)]
+    caught = commands.json("history", MODEL, "--in", "prod")
+    assert [(each["what"], each["version"]) for each in caught] == [("rollback", 1), ("promote", 2), ("deploy", 1)]
     assert "promote" in commands.run("history", MODEL)
 
 
-def test_undeploy_asks_first_and_says_what_is_gone(commands: Commands) -> None:
+def test_undeploy_needs_confirmation_and_prints_what_is_gone(commands: Commands) -> None:
     commands.run("deploy", f"{MODEL}@1", "--to", "prod")
     assert commands.run("undeploy", MODEL, "--from", "prod", code=ExitCode.USAGE) == ""
     taken = f"prod has no version of {MODEL} any more (before: version 1)\n"
@@ -62,21 +60,21 @@ def test_undeploy_asks_first_and_says_what_is_gone(commands: Commands) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (("rollback", MODEL, "--in", "prod"), ExitCode.NOT_FOUND, "never had a version"),
         (("deploy", MODEL, "--to", "prd"), ExitCode.NOT_FOUND, "did you mean prod"),
-        (("deploy", f"{MODEL}@"), ExitCode.USAGE, "is no model"),
-        (("deploy", MODEL), ExitCode.USAGE, "it must be said where to"),
-        (("history", MODEL), ExitCode.NOT_FOUND, "nothing is written down"),
+        (("deploy", f"{MODEL}@"), ExitCode.USAGE, "is not a model"),
+        (("deploy", MODEL), ExitCode.USAGE, "you must name the environment"),
+        (("history", MODEL), ExitCode.NOT_FOUND, "there are no records"),
     ],
 )
-def test_what_is_wrong_is_one_message(commands: Commands, words: tuple[str, ...], code: ExitCode, said: str) -> None:
+def test_what_is_wrong_is_one_message(commands: Commands, words: tuple[str, ...], code: ExitCode, message: str) -> None:
     assert commands.run(*words, code=code) == ""
-    assert said in commands.err
+    assert message in commands.err
 
 
-def test_they_say_what_they_found_by_their_exit_codes(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exit_codes_show_what_was_found(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in (1, 2, 3):
         commands.life.bring(number)
     assert commands.json("verify", "prod", MODEL)["found"] == []

@@ -1,4 +1,4 @@
-"""Who dies anywhere, really, by SIGKILL, leaves the old version serving, and the next run completes."""
+"""After SIGKILL at any point the old version is still served, and the next run completes."""
 
 import multiprocessing
 import os
@@ -52,10 +52,10 @@ _processes.set_forkserver_preload([__name__])
 
 
 def killed(model: str, version: int, point: str) -> bool:
-    """Deploy to dev in a process that dies at a point; tell whether it came there.
+    """Deploy to dev in a process that dies at a point. Return whether it reached that point.
 
-    A point is `before` or `after`, and a method such as `Registry.fetch` or a step of `publishing.steps`; with `#2` at
-    its end, the second time that it comes there.
+    A point is `before` or `after`, and a method such as `Registry.fetch` or a step of `publishing.steps`. The suffix
+    `#2` means the second time.
     """
     process = _processes.Process(target=_run, args=(dict(os.environ), model, version, point))
     process.start()
@@ -98,7 +98,7 @@ def _watched(method: Callable[..., Any], name: str, come: Callable[[str, str], N
 
 @pytest.fixture(scope="module")
 def caller(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Caller]:
-    """Somebody who calls all the time while the module's tests run; nothing he asked may have been refused."""
+    """Calls while the module's tests run. No call may be refused."""
     world.register("killed", FIRST, tmp_path_factory.mktemp("first"))
     deploy(world.context(), "killed", "dev")
     with Caller(world.client(world.dev), "killed") as calling:

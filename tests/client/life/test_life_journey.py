@@ -1,4 +1,4 @@
-"""From a registration to production and back, with real parts, while somebody calls all the time."""
+"""From a registration to production and back, with real parts and constant calls."""
 
 import time
 from pathlib import Path
@@ -29,17 +29,17 @@ def test_what_fails_leaves_the_old_version_serving_alone_and_the_next_run_goes_o
         broken = world.register("faulty", 5, tmp_path, program=PROGRAM.replace("self.factor =", "raise OSError #"))
         context.wait_seconds = 600
         begun = time.monotonic()
-        with pytest.raises(UnfinishedError, match="what served before serves on") as failed:
+        with pytest.raises(UnfinishedError, match="the served versions are unchanged") as failed:
             deploy(context, "faulty", "dev")
         assert "it cannot be loaded" in str(failed.value)
         assert "OSError" in str(failed.value)
-        assert time.monotonic() - begun < 60  # what Triton says at once is not waited for
+        assert time.monotonic() - begun < 60  # errors that Triton reports immediately end the wait
         assert repository.read_text() == before
         context.wait_seconds = 60
         lies = world.register("faulty", 7, tmp_path, expected=8)
-        with pytest.raises(UnfinishedError, match=r"7\.0 in place of 8\.0") as told:
+        with pytest.raises(UnfinishedError, match=r"7\.0 instead of 8\.0") as caught:
             deploy(context, f"faulty@{lies}", "dev")
-        assert str(told.value).count("do: ") == 1
+        assert str(caught.value).count("do: ") == 1
         assert repository.read_text() == before
         narrow = world.register("faulty", 9, tmp_path, batch=0)
         with pytest.raises(UsageError, match="max_batch_size"):
@@ -81,7 +81,7 @@ def test_what_is_taken_out_is_let_go_of_and_a_rollback_brings_it_back(world: Wor
         caller.until(13)
     assert undeploy(context, name, "dev").changed
 
-    def is_gone() -> bool:  # a proxy looks twice a second at the most
+    def is_gone() -> bool:  # a proxy polls at most twice a second
         [model] = client.whereabouts(name).models
         return model.state in ("unknown", "cold")
 
@@ -93,19 +93,19 @@ def test_what_is_taken_out_is_let_go_of_and_a_rollback_brings_it_back(world: Wor
         caller.until(13)
 
 
-def test_why_a_model_cannot_be_loaded_is_told(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reason_of_a_failed_load_is_reported(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ready, "POLL_SECONDS", 1.0)
     context = world.context(wait_seconds=600)
     one = world.register("ocr", 7, tmp_path)
     deploy(context, f"ocr@{one}", "dev")
     broken = PROGRAM.replace("self.factor =", "raise OSError('no such device') #")
     world.register("ocr", 9, tmp_path, program=broken)
-    with pytest.raises(UnfinishedError, match="what served before serves on") as told:
+    with pytest.raises(UnfinishedError, match="the served versions are unchanged") as caught:
         deploy(context, "ocr", "dev")
-    assert "it cannot be loaded" in told.value.why  # it was not waited until the time was up
-    assert "OSError: no such device" in told.value.why
+    assert "it cannot be loaded" in caught.value.why  # before the timeout
+    assert "OSError: no such device" in caught.value.why
     with Caller(world.client(world.dev), "ocr") as caller:
-        caller.until(7)  # as soon as the policy has seen what was put back
+        caller.until(7)  # as soon as the policy has seen the restored configuration
 
 
 def test_a_version_whose_calls_fail_in_dev_does_not_come_into_prod(world: World, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_version_whose_calls_fail_in_dev_does_not_come_into_prod(world: World,
         context.known = known
 
     asks(soak_hours=1)
-    with pytest.raises(RefusedError, match=r"has served in dev for 0\.0 hours of 1"):
+    with pytest.raises(RefusedError, match=r"was served in dev for 0\.0 hours of the required 1"):
         promote(context, "soaked", "prod")
     client = world.client(world.dev)
     bad = {"inputs": [REQUEST["inputs"][0] | {"data": [-1.0, 2.0]}]}
@@ -129,5 +129,5 @@ def test_a_version_whose_calls_fail_in_dev_does_not_come_into_prod(world: World,
     asks(soak_hours=1e-9)
     with pytest.raises(RefusedError, match=f"1 calls of version {number} failed in dev"):
         promote(context, "soaked", "prod")
-    asks(separation_of_duties=True)  # it was registered by anna
+    asks(separation_of_duties=True)  # anna registered it
     assert promote(context, "soaked", "prod").version == number

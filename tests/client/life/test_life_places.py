@@ -1,4 +1,4 @@
-"""Repositories of another kind or number: a version comes to both data planes or to none, and an upload is finished."""
+"""Several repositories: a version is published to both data planes or to none, and uploads are completed."""
 
 import errno
 import os
@@ -27,7 +27,7 @@ from .test_life_target import MODEL, dataset, known, plane
 
 
 class Both(Answers):
-    """Two Tritons, of which each has loaded what is served in the repository that both mean."""
+    """Two Tritons, both of which have loaded the versions of one repository."""
 
     def _served(self, model: str) -> tuple[int, ...]:
         return tuple(set.intersection(*(set(of(each, model)[0]) for each in self.repository)))
@@ -39,8 +39,8 @@ class Both(Answers):
 
 
 def of(models: Path, model: str) -> tuple[tuple[int, ...], dict[str, int]]:
-    said = read_published((models / model / "config.pbtxt").read_text())
-    return said.served, said.aliases
+    message = read_published((models / model / "config.pbtxt").read_text())
+    return message.served, message.aliases
 
 
 def test_a_version_comes_to_both_data_planes_or_to_none(tmp_path: Path) -> None:
@@ -59,13 +59,13 @@ def test_a_version_comes_to_both_data_planes_or_to_none(tmp_path: Path) -> None:
         nonlocal seen
         if (when, step) == ("before", "rename to config.pbtxt"):
             seen += 1
-            if seen == 4:  # the cut-over in the west; the east has had its own
+            if seen == 4:  # the switch in the west, after the one in the east
                 raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
 
     two = papers.register(2)
     steps.watch(fail)
     try:
-        with pytest.raises(UnfinishedError, match="what served before serves on"):
+        with pytest.raises(UnfinishedError, match="the served versions are unchanged"):
             publish_version(here, "deploy", two, both, "ci")
     finally:
         steps.watch()
@@ -73,8 +73,10 @@ def test_a_version_comes_to_both_data_planes_or_to_none(tmp_path: Path) -> None:
     outcome = publish_version(here, "deploy", two, both, "ci")
     assert (outcome.version, outcome.previous, outcome.changed) == (2, 1, True)
     assert of(east, MODEL)[1] == of(west, MODEL)[1] == {"champion": 2}
-    told = [(each.version, each.plane, each.previous) for each in history(here, MODEL, "prod") if each.ended == "done"]
-    assert told == [(2, "west", 1), (2, "east", 1), (1, "west", None), (1, "east", None)]
+    caught = [
+        (each.version, each.plane, each.previous) for each in history(here, MODEL, "prod") if each.ended == "done"
+    ]
+    assert caught == [(2, "west", 1), (2, "east", 1), (1, "west", None), (1, "east", None)]
 
 
 BUCKET = "models"
@@ -110,7 +112,7 @@ def test_who_is_killed_in_the_middle_of_an_upload_finishes_it_in_the_next_run(
             raise SystemExit
 
     with monkeypatch.context() as patch:
-        patch.setattr(Plan, "put_back", lambda _, **_how: None)  # who is killed puts nothing back
+        patch.setattr(Plan, "put_back", lambda _, **_how: None)  # a killed process restores nothing
         steps.watch(kill)
         try:
             with pytest.raises(SystemExit):
@@ -131,7 +133,7 @@ def test_a_lost_file_is_no_upload_cut_short(url: str, store: ObjectStore, tmp_pa
     life.bring(1)
     key = f"{url.removeprefix(f's3://{BUCKET}/')}/{MODEL}/1/factor"
     store.client().delete_object(Bucket=BUCKET, Key=key)
-    with pytest.raises(IntegrityError, match="1/factor is not there"):
+    with pytest.raises(IntegrityError, match="1/factor is missing"):
         life.bring(1)
 
 
@@ -141,7 +143,7 @@ def test_a_model_that_loads_on_demand_out_of_an_object_store_leaves_by_the_defin
     [east], [server] = life.of.planes, life.of.planes[0].servers
     pool = server.pools[0].model_copy(update={"loading": "on-demand"})
     east = east.model_copy(update={"servers": (server.model_copy(update={"pools": (pool,)}),)})
-    with pytest.raises(RefusedError, match=f"take {MODEL} out of `models` of prod"):
+    with pytest.raises(RefusedError, match=f"remove {MODEL} from `models` of prod"):
         undeploy(replace(life.here, known=known(east)[1]), MODEL, "prod")
     assert read_published(repository.config(MODEL) or "").served == (1,)
 
@@ -158,7 +160,7 @@ def test_servers_that_poll_an_object_store_let_go_of_what_is_taken_out_of_it(tmp
     assert repository.models() == []
 
 
-def test_nothing_is_taken_out_of_an_object_store_before_its_proxy_has_said_who_has_it(tmp_path: Path, url: str) -> None:
+def test_nothing_is_removed_from_an_object_store_before_its_proxy_has_responded(tmp_path: Path, url: str) -> None:
     life, repository = Life(tmp_path, ObjectStoreLocation(url=url)), open_repository(url)
     life.bring(1)
     life.answers.silent = repeat(UnreachableError("no answer"))

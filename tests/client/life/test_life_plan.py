@@ -31,14 +31,14 @@ def target(**model: Any) -> Target:
 
 
 def had(*versions: int) -> History:
-    """What the records tell when these versions came, one after the other."""
+    """Return the history after these versions, one after the other."""
     return History(versions[-1] if versions else None, frozenset(versions))
 
 
 def bring(
     repository: Repository, where: Target, number: int, past: History, *, half: bool = False, config: str = CONFIG
 ) -> None:
-    """Publish a version by its plan; half of it is all but the cut-over."""
+    """Publish a version by its plan, or half of it: everything except the switch."""
     plan = make_plan(where, repository, number, config, past)
     staged = repository.staging(MODEL, number)
     (staged / "1").mkdir(exist_ok=True)
@@ -60,9 +60,9 @@ def says(text: str | None) -> Says:
 
 C = "champion"
 Given = tuple[str | None, list[int], tuple[int, ...], int]
-"""The alias, the versions that came, those of the records, and the one that is to come."""
+"""The alias, the published versions, those of the records, and the next one."""
 Planned = tuple[int | None, bool, Says, Says]
-"""The old version, whether the new one is fresh, and what both configurations say."""
+"""The old version, whether the new one is fresh, and the versions in both configurations."""
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_who_goes_back_goes_to_before_the_killed_run(repository: Repository, ali
     bring(repository, where, 1, had())
     clean = repository.config(MODEL)
     bring(repository, where, 2, had(1), half=True, config='backend: "python"\nmax_batch_size: 8\n')
-    for number in (2, 3):  # the same again, or another one
+    for number in (2, 3):  # the same version again, or another one
         again = make_plan(where, repository, number, CONFIG, had(1))
         assert (again.old, again.fresh) == (1, True)
         assert says(again.before) == ((1,), {} if alias is None else {alias: 1})
@@ -145,13 +145,13 @@ def test_after_a_cut_over_one_goes_back_by_the_records(repository: Repository, a
     assert again.last == again.now
     assert again.before == clean
     first = make_plan(where, repository, 2, CONFIG, had())
-    named = History(1, frozenset({1}), named=2)  # the registry's alias was moved last, when all had been seen
+    named = History(1, frozenset({1}), named=2)  # the registry's alias moves last
     seen = make_plan(where, repository, 2, CONFIG, named)
     assert (first.before, seen.before) == (None, seen.now)
-    assert seen.put_back() == "what served before serves on"
-    assert again.put_back() == "where calls may have been answered by version 2, what served before serves again"
+    assert seen.put_back() == "the served versions are unchanged"
+    assert again.put_back() == "on servers where version 2 may have answered calls, the earlier version is served again"
     assert repository.config(MODEL) == clean
-    assert first.put_back().startswith("where nothing served before, it may answer until")
+    assert first.put_back().startswith("on servers without an earlier version, it can answer until")
 
 
 def test_an_alias_that_a_withdrawn_configuration_still_has_is_none(repository: Repository) -> None:
@@ -162,12 +162,12 @@ def test_an_alias_that_a_withdrawn_configuration_still_has_is_none(repository: R
     assert (plan.old, says(plan.first), says(plan.last)) == (None, ((2,), {}), ((2,), {"champion": 2}))
 
 
-def test_a_model_that_somebody_else_put_there_is_not_touched(repository: Repository, tmp_path: Path) -> None:
+def test_a_model_that_tidegate_did_not_publish_stays_unchanged(repository: Repository, tmp_path: Path) -> None:
     folder = tmp_path / "dataset" / "models" / MODEL
     (folder / "1").mkdir(parents=True)
     (folder / "1" / "model.py").write_text("")
-    with pytest.raises(UsageError, match="not published by tidegate"):
+    with pytest.raises(UsageError, match="tidegate did not publish"):
         make_plan(target(), repository, 2, CONFIG, had())
     (folder / "config.pbtxt").write_text(CONFIG)
-    with pytest.raises(UsageError, match="not published by tidegate"):
+    with pytest.raises(UsageError, match="tidegate did not publish"):
         make_plan(target(), repository, 2, CONFIG, had())

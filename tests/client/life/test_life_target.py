@@ -34,7 +34,7 @@ def test_data_planes_that_read_one_volume_are_one_place_and_others_are_others() 
     assert [[home.plane.name for home in each] for each in repositories(of).values()] == homes
 
 
-def test_an_alias_is_one_that_the_definition_says() -> None:
+def test_an_alias_is_the_definitions() -> None:
     of, _ = known(plane("east", dataset("a"), alias="champion"), plane("west", dataset("a")))
     (target,) = targets(of, MODEL)
     assert target.aliases == {"champion"}

@@ -1,4 +1,4 @@
-"""A model is taken out of an environment: nothing serves it, and a rollback brings it back."""
+"""`undeploy`: nothing serves the model afterwards, and a rollback restores it."""
 
 import errno
 import os
@@ -28,7 +28,7 @@ def home(life: Life) -> Placement:
     return target.homes[0]
 
 
-def test_nothing_serves_what_was_taken_out_and_the_registry_says_so(life: Life) -> None:
+def test_an_undeployed_model_is_not_served_and_the_registry_has_a_record(life: Life) -> None:
     life.bring(1)
     outcome = undeploy(life.here, MODEL, "prod")
     assert (outcome.what, outcome.version, outcome.who) == ("undeploy", 1, "anna")
@@ -37,16 +37,16 @@ def test_nothing_serves_what_was_taken_out_and_the_registry_says_so(life: Life) 
     assert [each.what for each in life.papers.written] == ["deploy", "undeploy"]
     repository = life.here.repository(home(life))
     assert repository.models() == []
-    assert not (life.models / MODEL).exists()  # else a Triton that has loaded it would serve on
+    assert not (life.models / MODEL).exists()  # otherwise a Triton that has loaded it would still serve it
 
 
 def test_a_folder_that_two_data_planes_read_is_taken_away_when_neither_is_loading_it(life: Life) -> None:
     class Loading(Answers):
         def whereabouts(self, model: str, **how: Any) -> Whereabouts:
             assert (self.repository / model).exists() or not self.places
-            said = super().whereabouts(model, **how)
+            message = super().whereabouts(model, **how)
             self.places = () if next(looks) else self.places
-            return said
+            return message
 
     looks = chain([False, False], repeat(True))
     _, both = known(plane("east", dataset("a")), plane("west", dataset("a")))
@@ -84,9 +84,9 @@ def test_where_a_replica_does_not_let_go_everything_is_as_before(life: Life, sta
     life.bring(1)
     before = (life.models / MODEL / "config.pbtxt").read_text()
     life.answers.places = (Place(replica="10.0.0.1:8000", state=state),)
-    with pytest.raises(UnfinishedError, match="servers that had let go load it again") as told:
+    with pytest.raises(UnfinishedError, match="servers that had unloaded it load it again") as caught:
         undeploy(life.here, MODEL, "prod")
-    assert f"it is still served after 6 s\n  why: 10.0.0.1:8000 ({state})" in told.value.why
+    assert f"it is still served after 6 s\n  why: 10.0.0.1:8000 ({state})" in caught.value.why
     assert (life.models / MODEL / "config.pbtxt").read_text() == before
     assert life.papers.aliases == {"prod": 1}
     assert [each.what for each in life.papers.written] == ["deploy"]
@@ -96,7 +96,7 @@ def test_where_a_replica_does_not_let_go_everything_is_as_before(life: Life, sta
 
 
 @pytest.mark.parametrize("state", ["unknown", "failed"])
-def test_a_replica_that_answers_is_believed_more_than_what_it_tells_of_itself(life: Life, state: str) -> None:
+def test_a_ready_replica_counts_more_than_its_reported_state(life: Life, state: str) -> None:
     life.bring(1)
     life.answers.places = (STAYING.model_copy(update={"state": state}),)
     life.answers.is_ready = True
@@ -113,10 +113,10 @@ def test_a_pool_of_which_no_replica_gets_calls_is_not_waited_for(life: Life, pla
     life.answers.places = places
     life.answers.broken = {1: repeat(BusyError("no replica is ready"))}
     assert undeploy(life.here, MODEL, "prod").changed
-    assert (life.models / MODEL).exists() == bool(places)  # who cannot be asked may be loading it
+    assert (life.models / MODEL).exists() == bool(places)  # an unreachable replica may be loading it
 
 
-def test_a_proxy_that_cannot_tell_for_a_moment_is_asked_again_and_who_never_tells_is_not_believed(life: Life) -> None:
+def test_a_failed_query_is_retried_and_a_proxy_that_always_fails_is_not_trusted(life: Life) -> None:
     life.bring(1)
     life.answers.places = (STAYING.model_copy(update={"state": "unknown"}),)
     life.answers.silent = iter([None, UnreachableError("it is rolled out"), None, NotFoundError("no such path")])
@@ -124,7 +124,7 @@ def test_a_proxy_that_cannot_tell_for_a_moment_is_asked_again_and_who_never_tell
     assert undeploy(life.here, MODEL, "prod").changed
     rollback(life.here, MODEL, "prod")
     life.answers.broken = {1: repeat(BusyError("too many calls"))}
-    with pytest.raises(UnfinishedError, match=r"(?s)could not be seen.*too many calls"):
+    with pytest.raises(UnfinishedError, match=r"(?s)could not confirm.*too many calls"):
         undeploy(life.here, MODEL, "prod")
     assert life.served() == (1,)
 
@@ -132,23 +132,23 @@ def test_a_proxy_that_cannot_tell_for_a_moment_is_asked_again_and_who_never_tell
 def test_a_proxy_that_stops_answering_leaves_open_whether_the_model_is_served(life: Life) -> None:
     life.bring(1)
     life.answers.silent = chain([None], repeat(UnreachableError("no answer", why="connection refused")))
-    with pytest.raises(UnfinishedError, match="was not taken out") as told:
+    with pytest.raises(UnfinishedError, match="was not removed") as caught:
         undeploy(life.here, MODEL, "prod")
-    assert "it could not be seen that nothing serves it after 6 s\n  why: connection refused" in told.value.why
+    assert (
+        "the proxy could not confirm that no server serves it after 6 s\n  why: connection refused" in caught.value.why
+    )
 
 
-def test_where_it_cannot_be_told_whether_it_is_served_nothing_is_done(life: Life) -> None:
+def test_if_it_is_unknown_whether_it_is_served_nothing_is_done(life: Life) -> None:
     life.bring(1)
     life.answers.places = (Place(replica="10.0.0.1:8000", state="unseen"),)
-    with pytest.raises(UnreachableError, match="nothing was done"):
+    with pytest.raises(UnreachableError, match="nothing was changed"):
         undeploy(life.here, MODEL, "prod")
     assert (life.served(), life.papers.aliases) == ((1,), {"prod": 1})
     assert [each.what for each in history(life.here, MODEL)] == ["deploy"]
 
 
-def test_a_configuration_that_could_not_be_put_back_is_not_said_to_be_back(
-    life: Life, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_configuration_that_could_not_be_restored_is_reported(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     life.bring(1)
     life.answers.places = (STAYING,)
 
@@ -156,22 +156,22 @@ def test_a_configuration_that_could_not_be_put_back_is_not_said_to_be_back(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(Repository, "write_config", full)
-    with pytest.raises(UnfinishedError) as told:
+    with pytest.raises(UnfinishedError) as caught:
         undeploy(life.here, MODEL, "prod")
-    assert told.value.what == f"{MODEL} was not taken out of prod"
-    assert "its configuration could not be put back: " in told.value.why
-    assert "No space left on device" in told.value.why
+    assert caught.value.what == f"{MODEL} was not removed from prod"
+    assert "its configuration could not be restored: " in caught.value.why
+    assert "No space left on device" in caught.value.why
 
 
-def test_who_is_interrupted_is_told_that_the_configuration_is_back(life: Life) -> None:
+def test_after_an_interrupt_the_restored_configuration_is_reported(life: Life) -> None:
     life.bring(1)
     life.answers.places = (STAYING,)
     life.answers.interrupted = True
     with pytest.raises(KeyboardInterrupt):
         undeploy(life.here, MODEL, "prod")
     assert (life.served(), life.papers.aliases) == ((1,), {"prod": 1})
-    back = "its configuration is back, and servers that had let go load it again"
-    assert life.told[-1] == f"{MODEL} was not taken out of prod: {back}"
+    back = "its configuration is restored, and servers that had unloaded it load it again"
+    assert life.messages[-1] == f"{MODEL} was not removed from prod: {back}"
     assert [each.ended for each in history(life.here, MODEL)] == ["interrupted", "done"]
 
 
@@ -180,11 +180,11 @@ def test_a_run_that_was_killed_is_ended_by_the_next_one(life: Life, after: str) 
     life.bring(1)
     repository = life.here.repository(home(life))
     with repository.lock(MODEL, "anna"):
-        repository.withdraw(MODEL)  # what a kill leaves behind: nothing is put back
+        repository.withdraw(MODEL)  # after a kill nothing is restored
     if after == "the alias":
         life.papers.aliases.clear()
     life.answers.places = (STAYING,)
-    with pytest.raises(UnfinishedError, match=f"{MODEL} is not out of prod yet"):
+    with pytest.raises(UnfinishedError, match=f"{MODEL} is not yet removed from prod"):
         undeploy(life.here, MODEL, "prod")
     life.answers.places = ()
     assert undeploy(life.here, MODEL, "prod").version == 1
@@ -196,7 +196,7 @@ def test_who_may_not_bring_versions_in_may_take_none_out(life: Life) -> None:
     life.bring(1)
     of = life.of.model_copy(update={"promotion": Promotion(principals=("otto",))})
     here = replace(life.here, known=Environments(environments=(of,)))
-    with pytest.raises(RefusedError, match="anna may not bring versions into prod"):
+    with pytest.raises(RefusedError, match="anna may not change versions in prod"):
         undeploy(here, MODEL, "prod")
     assert life.served() == (1,)
     assert [each.ended for each in history(life.here, MODEL)] == ["done"]
@@ -206,6 +206,6 @@ def test_a_model_that_tidegate_did_not_publish_is_not_touched(life: Life) -> Non
     life.bring(1)
     config = life.models / MODEL / "config.pbtxt"
     config.write_text(f'name: "{MODEL}"\n')
-    with pytest.raises(UsageError, match="was not published by tidegate"):
+    with pytest.raises(UsageError, match="tidegate did not publish"):
         undeploy(life.here, MODEL, "prod")
     assert config.read_text() == f'name: "{MODEL}"\n'

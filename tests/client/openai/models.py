@@ -1,4 +1,4 @@
-"""Language models as Hugging Face's hub has them, small: whatever is drawn of their words reads as one and the same."""
+"""Small language models in the hub's format. Every word that they draw has the same text."""
 
 import json
 import struct
@@ -13,7 +13,7 @@ LAYERS = ("model.layers.0.mlp.weight", "model.layers.1.mlp.weight")
 
 
 def write_safetensors(file: Path, shapes: Mapping[str, tuple[int, int]]) -> None:
-    """Write tensors of zeros (BF16) of these shapes."""
+    """Write tensors of zeros (BF16) with these shapes."""
     header, end = {}, 0
     for name, shape in shapes.items():
         begin, end = end, end + 2 * shape[0] * shape[1]
@@ -23,12 +23,11 @@ def write_safetensors(file: Path, shapes: Mapping[str, tuple[int, int]]) -> None
 
 
 def change(file: Path, **more: Any) -> None:
-    """Change keys of a JSON object."""
     file.write_text(json.dumps(json.loads(file.read_text("utf-8")) | more), "utf-8")
 
 
 def write_entry(folder: Path, word: str, *, sharded: bool = False) -> Path:
-    """Write an entry, whose name is its folder's: every word that it writes reads as this one."""
+    """Write an entry, all of whose words are this one. The model's name is the directory's."""
     write_model(folder)
     change(folder / "tokenizer.json", decoder={"type": "Replace", "pattern": {"Regex": r"word\d+"}, "content": word})
     words = json.loads((folder / "config.json").read_text("utf-8"))["vocab_size"]

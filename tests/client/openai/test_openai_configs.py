@@ -1,5 +1,3 @@
-"""What `tidegate` writes down beside the versions of a language model."""
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +15,6 @@ def test_what_is_written_down_is_read_back(owner: int, numbers: set[int], aliase
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"owner": "1", "served": [], "aliases": {}}', '{"owner": 1}'])
-def test_what_somebody_else_wrote_is_told(text: str) -> None:
+def test_a_configuration_of_others_is_reported(text: str) -> None:
     with pytest.raises(UsageError, match=r"tidegate\.json cannot be read"):
         configs.read_published(text)

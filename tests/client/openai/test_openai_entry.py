@@ -1,4 +1,4 @@
-"""A language model is looked at before it is registered: whole, of one piece, and without code that nobody trusts."""
+"""Checks of a language model before its registration: complete, consistent, and without untrusted code."""
 
 import json
 import os
@@ -42,13 +42,13 @@ def headed(header: bytes) -> Callable[[Path], object]:
 
 
 def pointer(file: Path) -> None:
-    """Write what git leaves of a file that git-lfs keeps, where that did not come."""
+    """Write the pointer that git has for a file of git-lfs which was not fetched."""
     file.write_text(f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 988097824\n")
 
 
 def long(file: Path) -> None:
     with file.open("wb") as opened:
-        opened.truncate((1 << 28) + 1)  # takes no place on the disk
+        opened.truncate((1 << 28) + 1)  # a sparse file
 
 
 def moved(file: Path) -> None:
@@ -63,45 +63,49 @@ def below(file: Path) -> None:
 
 
 def remote(*keys: str) -> Callable[[Path], object]:
-    """Return what names code of somebody else's, which is in no file of the entry."""
+    """Return settings that name code outside the entry."""
 
     def write(file: Path) -> None:
-        said: dict[str, Any] = {"AutoProcessor": "somebody/model--processing.Processor"}
+        message: dict[str, Any] = {"AutoProcessor": "somebody/model--processing.Processor"}
         for key in reversed(keys):
-            said = {key: said}
-        file.write_text(json.dumps(said))
+            message = {key: message}
+        file.write_text(json.dumps(message))
 
     return write
 
 
 ONE, TWO = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 BROKEN: list[tuple[str, Callable[[Path], object], str]] = [
-    ("config.json", Path.unlink, "config.json: error: it is not there"),
-    ("config.json", lambda file: file.write_text("{"), "config.json: error: this is no JSON object"),
-    ("config.json", lambda file: file.write_text("{}"), "it names no architectures"),
-    ("config.json", lambda file: change(file, model_type=None), "it names no model_type"),
-    ("config.json", lambda file: change(file, auto_map={"AutoModel": "m.M"}), "config.json: error: it brings code"),
-    ("config.json", pointer, "config.json: error: this is a pointer of git-lfs"),
+    ("config.json", Path.unlink, "config.json: error: the file is missing"),
+    ("config.json", lambda file: file.write_text("{"), "config.json: error: not a JSON object"),
+    ("config.json", lambda file: file.write_text("{}"), "it has no architectures"),
+    ("config.json", lambda file: change(file, model_type=None), "it has no model_type"),
+    ("config.json", lambda file: change(file, auto_map={"AutoModel": "m.M"}), "config.json: error: it contains code"),
+    ("config.json", pointer, "config.json: error: a pointer of git-lfs"),
     ("config.json", lambda file: file.write_text('{\n"a" 1}'), "line 2, column 5: Expecting ':' delimiter"),
-    ("config.json", lambda file: file.write_bytes(b'{"a": "\xff"}'), "it is no text in UTF-8"),
-    ("processor_config.json", remote("auto_map"), "processor_config.json: error: it brings code"),
-    ("video_preprocessor_config.json", remote("video", "auto_map"), "video_preprocessor_config.json: error: it brings"),
-    ("generation_config.json", lambda file: file.write_text("{"), "generation_config.json: error: this is no JSON"),
+    ("config.json", lambda file: file.write_bytes(b'{"a": "\xff"}'), "not valid UTF-8"),
+    ("processor_config.json", remote("auto_map"), "processor_config.json: error: it contains code"),
+    (
+        "video_preprocessor_config.json",
+        remote("video", "auto_map"),
+        "video_preprocessor_config.json: error: it contains",
+    ),
+    ("generation_config.json", lambda file: file.write_text("{"), "generation_config.json: error: not a JSON"),
     ("tokenizer.json", Path.unlink, "there is no tokenizer"),
-    ("tokenizer.json", lambda file: file.write_text("[]"), "tokenizer.json: error: this is no JSON object"),
-    ("tokenizer.model", pointer, "run `git lfs pull` in the clone that it is from"),
-    (ONE, Path.unlink, f"{ONE}: error: it is not there"),
+    ("tokenizer.json", lambda file: file.write_text("[]"), "tokenizer.json: error: not a JSON object"),
+    ("tokenizer.model", pointer, "run `git lfs pull` in its clone"),
+    (ONE, Path.unlink, f"{ONE}: error: the file is missing"),
     (ONE, headed(b'{"a'), "its header cannot be read: line 1, column 2: Unterminated string"),
-    (ONE, headed(b"[" * 100_000), "its header cannot be read: too many things lie in one another"),
+    (ONE, headed(b"[" * 100_000), "its header cannot be read: nested too deeply"),
     (ONE, headed(b'{"a": {"dtype": "F32", "shape": [2]}}'), "its header cannot be read"),
-    (ONE, cut, f"{ONE}: error: this file is not whole"),
-    (ONE, moved, f"{ONE}: error: this is a symbolic link"),
+    (ONE, cut, f"{ONE}: error: the file is incomplete"),
+    (ONE, moved, f"{ONE}: error: a symbolic link"),
     (INDEX, lambda file: file.write_text("{}"), "it has no weight_map"),
-    ("pytorch_model.bin", pointer, "pytorch_model.bin: error: no engine is to load this"),
-    ("training/optimizer.pt", below, "training/optimizer.pt: error: no engine"),
-    ("modeling.py", Path.touch, "modeling.py: error: it brings code"),
-    ("vocab.json", long, "why: it is too long for one"),
-    ("pipe", os.mkfifo, "pipe: error: this is neither a file nor a folder"),
+    ("pytorch_model.bin", pointer, "pytorch_model.bin: error: engines must not load pickles"),
+    ("training/optimizer.pt", below, "training/optimizer.pt: error: engines must not"),
+    ("modeling.py", Path.touch, "modeling.py: error: it contains code"),
+    ("vocab.json", long, "why: it is too long"),
+    ("pipe", os.mkfifo, "pipe: error: neither a file nor a directory"),
 ]
 
 
@@ -110,32 +114,32 @@ def test_a_whole_one_is_recognised_and_nothing_is_found(tmp_path: Path, *, shard
     entry = write_entry(tmp_path / "chat", "one", sharded=sharded)
     assert kind_of_entry(entry) is KIND
     assert kind_of_entry(tmp_path) is KIND
-    said = CliRunner().invoke(app, [str(tmp_path)])
-    assert (said.stdout, said.exit_code) == (f"{entry}: nothing found\n", 0)
+    message = CliRunner().invoke(app, [str(tmp_path)])
+    assert (message.stdout, message.exit_code) == (f"{entry}: nothing found\n", 0)
 
 
-@pytest.mark.parametrize(("name", "damage", "said"), BROKEN, ids=[said for _, _, said in BROKEN])
+@pytest.mark.parametrize(("name", "damage", "message"), BROKEN, ids=[message for _, _, message in BROKEN])
 def test_what_is_not_whole_does_not_fit_or_runs_code_is_an_error(
-    tmp_path: Path, name: str, damage: Callable[[Path], object], said: str
+    tmp_path: Path, name: str, damage: Callable[[Path], object], message: str
 ) -> None:
     entry = write_entry(tmp_path / "chat", "one", sharded=True)
     damage(entry / name)
     done = CliRunner().invoke(app, [str(entry)])
-    assert said in done.stdout
+    assert message in done.stdout
     assert done.exit_code == ExitCode.FOUND
     assert len([each for each in KIND.check(entry) if each.severity is Severity.ERROR]) == 1
 
 
 @pytest.mark.parametrize(
-    "said", [{"auto_map": 17}, [{"type": "Pooling"}], {"auto_map": {}}, json.loads("[" * 900 + "]" * 900)]
+    "message", [{"auto_map": 17}, [{"type": "Pooling"}], {"auto_map": {}}, json.loads("[" * 900 + "]" * 900)]
 )
-def test_a_word_of_a_vocabulary_is_no_code_and_neither_is_a_list(tmp_path: Path, said: object) -> None:
+def test_a_word_of_a_vocabulary_is_no_code_and_neither_is_a_list(tmp_path: Path, message: object) -> None:
     entry = write_entry(tmp_path / "chat", "one")
-    (entry / "vocab.json").write_text(json.dumps(said))
+    (entry / "vocab.json").write_text(json.dumps(message))
     assert KIND.check(entry) == []
 
 
-def test_gguf_is_told_to_be_no_weights_that_engines_take(tmp_path: Path) -> None:
+def test_gguf_is_refused_as_weights_of_engines(tmp_path: Path) -> None:
     (tmp_path / "chat").mkdir()
     (tmp_path / "chat/model.gguf").write_bytes(b"GGUF")
     done = CliRunner().invoke(app, [str(tmp_path / "chat")])
@@ -144,19 +148,19 @@ def test_gguf_is_told_to_be_no_weights_that_engines_take(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("deep", [["config.json"], ["model.safetensors"], []])
-def test_a_language_model_whose_files_lie_one_folder_too_deep_is_told_so(tmp_path: Path, deep: list[str]) -> None:
+def test_a_language_model_whose_files_are_one_directory_too_deep_is_reported(tmp_path: Path, deep: list[str]) -> None:
     entry = write_entry(tmp_path / "chat", "one")
     names = deep or os.listdir(entry)
     (entry / "1").mkdir()
     for name in names:
         (entry / name).rename(entry / "1" / name)
     done = CliRunner().invoke(app, [str(entry)])
-    assert "error: this looks like a language model with files one folder too deep" in done.stdout
+    assert "error: this looks like a language model whose files are one directory too deep" in done.stdout
     assert done.exit_code == ExitCode.FOUND
 
 
 @pytest.mark.parametrize("wrong", ["entry", "golden request"])
-def test_what_cannot_be_registered_is_told_before_all_of_its_weights_are_read(tmp_path: Path, wrong: str) -> None:
+def test_an_invalid_entry_is_refused_before_its_weights_are_read(tmp_path: Path, wrong: str) -> None:
     entry = write_entry(tmp_path / "chat", "one")
     if wrong == "entry":
         (entry / "tokenizer.json").unlink()
@@ -167,8 +171,8 @@ def test_what_cannot_be_registered_is_told_before_all_of_its_weights_are_read(tm
         begun.append(what)
         yield lambda _bytes: None
 
-    said = "there is no tokenizer" if wrong == "entry" else "neither a chat"
-    with Tidegate(progress=progress) as tidegate, pytest.raises(TidegateError, match=said):
+    message = "there is no tokenizer" if wrong == "entry" else "neither a chat"
+    with Tidegate(progress=progress) as tidegate, pytest.raises(TidegateError, match=message):
         tidegate.register(entry, golden={"inputs": []})
     assert begun == []
 
@@ -180,17 +184,17 @@ def test_an_entry_without_its_configuration_is_not_registered(tmp_path: Path) ->
         manifest_of(entry)
 
 
-def test_code_that_is_trusted_is_told_all_the_same(tmp_path: Path) -> None:
+def test_trusted_code_is_still_a_warning(tmp_path: Path) -> None:
     entry = write_entry(tmp_path / "chat", "one")
     (entry / "modeling.py").touch()
     done = CliRunner().invoke(app, ["--trusted", str(entry)])
-    assert "modeling.py: warning: it brings code" in done.stdout
+    assert "modeling.py: warning: it contains code" in done.stdout
     assert done.exit_code == 0
-    with pytest.raises(TidegateError, match="it brings code"):
+    with pytest.raises(TidegateError, match="it contains code"):
         checked(entry, "chat")
-    assert "it brings code" in checked(entry, "chat", trusted=True)[0]
+    assert "it contains code" in checked(entry, "chat", trusted=True)[0]
     (tmp_path / "staged").mkdir()
-    entry.rename(tmp_path / "staged" / ENTRY_VERSION)  # as it is fetched to be deployed
+    entry.rename(tmp_path / "staged" / ENTRY_VERSION)  # like a fetched entry
     found = KIND.check_staged(
         tmp_path / "staged", "chat", open_repository(tmp_path, KIND.configs), backends=None, bring=str
     )
@@ -221,10 +225,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     st.sampled_from(["config.json", "tokenizer.json", "tokenizer_config.json", INDEX]),
     st.dictionaries(st.sampled_from(KEYS), ANY) | st.builds(lambda vocab: {"model": {"vocab": vocab}}, ANY),
 )
-def test_whatever_stands_in_its_files_is_no_defect_of_ours(whole: Path, name: str, said: dict[str, Any]) -> None:
+def test_whatever_stands_in_its_files_is_no_defect_of_ours(whole: Path, name: str, message: dict[str, Any]) -> None:
     before = (whole / name).read_bytes()
     try:
-        change(whole / name, **said)
+        change(whole / name, **message)
         for each in KIND.check(whole):
             assert each.where
     finally:
@@ -243,41 +247,41 @@ CHAT = {"messages": [{"role": "user", "content": "word1"}], "temperature": 0}
 
 
 @pytest.mark.parametrize(
-    ("request_", "outputs", "said"),
+    ("request_", "outputs", "message"),
     [
         ({"inputs": []}, None, "neither a chat"),
         (CHAT | {"prompt": ""}, None, "neither a chat"),
         (CHAT | {"stream": True}, None, "a stream"),
-        (CHAT | {"temperature": 0.5}, {"text": ["one"]}, "temperature 0"),
+        (CHAT | {"temperature": 0.5}, {"text": ["one"]}, "temperature to 0"),
         (CHAT, {"embedding": [[1.0]]}, "the output embedding"),
         ({"input": "word1"}, {"text": ["one"]}, "the output text"),
     ],
 )
 def test_a_golden_request_that_cannot_be_compared_is_refused(
-    request_: dict[str, Any], outputs: dict[str, list[Any]] | None, said: str
+    request_: dict[str, Any], outputs: dict[str, list[Any]] | None, message: str
 ) -> None:
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         KIND.check_golden(Path(), Golden(request=request_, outputs=outputs), "golden.json")
 
 
 class Engine(ProxyClient):
-    """Answers as OpenAI's API has it, whatever is asked."""
+    """Responds to every request in the format of OpenAI's API."""
 
     def __init__(self, answer: dict[str, Any]) -> None:
         super().__init__("http://nowhere.test", Credential())
         self.answer = answer
-        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.requested: list[tuple[str, dict[str, Any]]] = []
 
     def openai(self, call: str, body: Mapping[str, Any], **_how: Any) -> dict[str, Any]:
-        self.asked.append((call, dict(body)))
+        self.requested.append((call, dict(body)))
         return self.answer
 
 
 def judged(request_: dict[str, Any], outputs: dict[str, list[Any]], answer: dict[str, Any]) -> tuple[str, list[str]]:
-    """Return the call that a golden request was, and what is wrong with its answer."""
+    """Return the call of a golden request, and the differences in its response."""
     engine = Engine(answer)
     found = KIND.ask(engine, "m", request_, version=3)
-    [(call, body)] = engine.asked
+    [(call, body)] = engine.requested
     assert body == request_ | {"model": "m-v3"}
     return call, Golden(request=request_, outputs=outputs).differences(found)
 
@@ -287,7 +291,7 @@ def test_embeddings_are_compared_with_a_tolerance() -> None:
     answer = {"object": "list", "data": [{"object": "embedding", "index": 0, "embedding": [0.5, -0.25]}]}
     assert judged(request_, {"embedding": [[0.50001, -0.25]]}, answer) == ("embeddings", [])
     _, [off] = judged(request_, {"embedding": [[0.51, -0.25]]}, answer)
-    assert "0.5 in place of 0.51" in off
+    assert "0.5 instead of 0.51" in off
 
 
 def test_texts_are_compared_exactly() -> None:
@@ -302,13 +306,13 @@ def test_texts_are_compared_exactly() -> None:
     assert judged(CHAT, {"text": [""]}, nothing)[1] == []
 
 
-def test_what_is_no_version_is_asked_of_nobody() -> None:
+def test_an_invalid_version_is_never_sent() -> None:
     engine = Engine({})
-    with pytest.raises(UsageError, match="'champion' is no version"):
+    with pytest.raises(UsageError, match="'champion' is not a version"):
         KIND.ask(engine, "m", CHAT, version="champion")
-    assert engine.asked == []
+    assert engine.requested == []
 
 
-def test_what_is_no_answer_of_the_api_is_told() -> None:
-    with pytest.raises(UnreachableError, match="no answer to /v1/chat/completions"):
+def test_an_invalid_response_of_the_api_is_reported() -> None:
+    with pytest.raises(UnreachableError, match="not a response of /v1/chat/completions"):
         judged(CHAT, {}, {"choices": [{}]})

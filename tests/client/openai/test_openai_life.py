@@ -1,7 +1,7 @@
 """A language model from a registration to production and back: real MLflow and S3, proxies, and Dynamo with its mocker.
 
-Dynamo loads the very folders that were published. Its mocker draws words at random, at temperature 0 too: each of them
-reads as its version's word.
+Dynamo loads the published directories. Its mocker draws words at random, even at temperature 0, but every word of a
+version has the same text.
 """
 
 import json
@@ -48,7 +48,7 @@ Shares = dict[int, int]
 
 @dataclass
 class Tier:
-    """An environment: its repository, its engines, its proxy, and what its definition names of the model `chat`."""
+    """An environment: its repository, its engines, its proxy, and the definition's versions of the model `chat`."""
 
     name: str
     root: Path
@@ -63,7 +63,7 @@ class Tier:
         return self.root / "dataset" / "models"
 
     def define(self, shares: Shares) -> None:
-        """Name these versions, each with a pool of its own, and start what serves them, as a platform admin does."""
+        """Name these versions, each with a separate pool, and start their engines, like a platform admin."""
         self.shares = shares
         for number in shares:
             name = served_as("chat", number)
@@ -99,7 +99,7 @@ class Tier:
 
 @dataclass
 class World:
-    """Two tiers, and a command line before them."""
+    """Two tiers and a command line."""
 
     root: Path
     dev: Tier
@@ -116,23 +116,25 @@ class World:
         return done.stdout
 
     def line(self) -> VersionShare:
-        """Return the line of the definition that is missing, by what was said last."""
+        """Return the missing line of the definition, from the last message."""
         [text] = re.findall(r"- ({version: .*?})", self.err)
-        said = yaml.safe_load(text)
-        if "pool" in said:
-            assert said["pool"] == f"<a pool of {SERVER}>"
-            said["pool"] = "v2"
-        return VersionShare.model_validate(said)
+        output = yaml.safe_load(text)
+        if "pool" in output:
+            assert output["pool"] == f"<a pool of {SERVER}>"
+            output["pool"] = "v2"
+        return VersionShare.model_validate(output)
 
     def register(self, word: str, golden: str) -> int:
         folder = self.prepare(word, golden)
-        said = json.loads(self.run("register", str(folder / "chat"), "--golden", str(folder / "golden.json"), "--json"))
-        assert said["clientModel"] is None
-        number: int = said["number"]
+        output = json.loads(
+            self.run("register", str(folder / "chat"), "--golden", str(folder / "golden.json"), "--json")
+        )
+        assert output["clientModel"] is None
+        number: int = output["number"]
         return number
 
     def prepare(self, word: str, golden: str) -> Path:
-        """Return a folder with an entry of this word, and a golden request."""
+        """Return a directory with an entry of this word, and a golden request."""
         folder = self.root / word
         if not folder.exists():
             write_entry(folder / "chat", word, sharded=True)
@@ -141,13 +143,13 @@ class World:
         return folder
 
     def answer(self, tier: Tier, model: str = "chat") -> str | None:
-        """Ask an unmodified client of OpenAI's."""
+        """Call the model with OpenAI's own client."""
         client = openai.OpenAI(base_url=f"http://{tier.proxy.http}/v1", api_key=self.key, max_retries=3)
-        said = client.chat.completions.create(model=model, messages=[{"role": "user", "content": "x"}], max_tokens=1)
-        return said.choices[0].message.content
+        output = client.chat.completions.create(model=model, messages=[{"role": "user", "content": "x"}], max_tokens=1)
+        return output.choices[0].message.content
 
     def knows(self, tier: Tier, model: str) -> bool:
-        """Tell whether a proxy has a model of this name."""
+        """Return whether a proxy has a model of this name."""
         try:
             self.answer(tier, model)
         except openai.NotFoundError:
@@ -191,7 +193,7 @@ def test_a_language_model_goes_from_a_registration_to_production_and_back(
     dev, prod = world.dev, world.prod
     monkeypatch.chdir(world.prepare("one", "oneoneone"))
 
-    # What the page says: published and proved, and served by nobody yet.
+    # Published and verified, but not served yet, as on the page.
     [(commands, shown)] = PAGE
     for line in commands.splitlines():
         command, _, may_fail = line.partition(" || ")
@@ -206,7 +208,7 @@ def test_a_language_model_goes_from_a_registration_to_production_and_back(
         assert (published / file.name).read_bytes() == file.read_bytes()
     assert (published / ".manifest.json").is_file()
 
-    # The definition names it, and its engine is not up yet; then it is: the same command goes on.
+    # The definition names it. Its engine starts later, and the same command continues.
     dev.shares = {1: 100}
     dev.write()
     world.run("deploy", "chat", "--wait", "0", code=ExitCode.UNFINISHED)
@@ -216,7 +218,7 @@ def test_a_language_model_goes_from_a_registration_to_production_and_back(
     assert world.run("deploy", "chat") == "dev has version 1 of chat\n"
     assert "version 1 answers its golden request on here" in world.err
     assert "publishing" not in world.err
-    assert world.run("deploy", "chat") == "dev has already version 1 of chat\n"
+    assert world.run("deploy", "chat") == "dev already has version 1 of chat\n"
     assert world.answer(dev) == "one"
     words = ("--input", "prompt=word1", "--input", "max_tokens=2", "--environment", "dev")
     assert world.run("predict", "chat@1", *words) == "oneone\n"
@@ -224,37 +226,37 @@ def test_a_language_model_goes_from_a_registration_to_production_and_back(
         assert tidegate.predict("chat", CHAT, environment="dev")["text"] == ["oneoneone"]
         with pytest.raises(UsageError, match="neither a chat"):
             tidegate.predict("chat", {"IN": [1]}, environment="dev")
-        with pytest.raises(NotFoundError, match="knows nothing of this name"):
+        with pytest.raises(NotFoundError, match="has nothing of this name"):
             tidegate.predict("chat@7", CHAT, environment="dev")
 
-    # A second version beside it, whose golden request says what the first one answers.
+    # A second version in addition, whose golden request has the answer of the first.
     assert world.register("two", "oneoneone") == 2
     world.run("deploy", "chat", code=ExitCode.UNFINISHED)
     assert world.line() == VersionShare(version=2, weight=0, pool="v2")
-    assert "what served before serves on" in world.err
+    assert "the served versions are unchanged" in world.err
     dev.define({1: 100, 2: 0})
     world.run("deploy", "chat", code=ExitCode.UNFINISHED)
-    assert "answers its golden request otherwise" in world.err
-    assert "'twotwotwo' in place of 'oneoneone'" in world.err
+    assert "answers its golden request differently" in world.err
+    assert "'twotwotwo' instead of 'oneoneone'" in world.err
     assert world.answer(dev) == "one"
     assert (
         "version 2 was never in dev"
         in world.run("promote", "chat@2", "--to", "prod", code=ExitCode.REFUSED) + world.err
     )
 
-    # The right one: it is there, and gets its calls by the definition.
+    # The right golden request: the version is served, and the definition sends calls to it.
     assert world.register("two", "twotwotwo") == 2
     assert world.run("deploy", "chat") == "dev has version 2 of chat (before: version 1)\n"
-    assert "calls do not go to it" in world.err
+    assert "no calls go to it" in world.err
     assert (world.answer(dev), world.answer(dev, "chat-v2")) == ("one", "two")
     dev.define({1: 0, 2: 100})
     world.run("deploy", "chat")
-    assert "calls do not go to it" not in world.err
+    assert "no calls go to it" not in world.err
 
-    # Into prod, whose definition is its own; but nobody counts failures there.
+    # In prod, whose definition is separate, no failures are counted.
     prod.soak_hours = 1e-9
     world.run("promote", "chat", "--to", "prod", code=ExitCode.REFUSED)
-    assert "tells no statistics" in world.err
+    assert "has no statistics" in world.err
     prod.soak_hours = 0
     world.run("promote", "chat", "--to", "prod", code=ExitCode.UNFINISHED)
     assert world.line() == VersionShare(version=2, weight=100)
@@ -262,24 +264,24 @@ def test_a_language_model_goes_from_a_registration_to_production_and_back(
     assert world.run("promote", "chat", "--to", "prod") == "prod has version 2 of chat\n"
     assert world.answer(prod) == "two"
 
-    # And back, as long as the definition has the earlier version beside it.
+    # Back, while the definition has the earlier version too.
     dev.define({2: 100})
     until("the proxy has no version 1", lambda: not world.knows(dev, "chat-v1"))
     world.run("rollback", "chat", "--in", "dev", code=ExitCode.UNFINISHED)
     assert world.line() == VersionShare(version=1, weight=0, pool="v2")
     dev.define({1: 0, 2: 100})
     assert world.run("rollback", "chat", "--in", "dev") == "dev has version 1 of chat (before: version 2)\n"
-    assert "calls do not go to it" in world.err
+    assert "no calls go to it" in world.err
     dev.define({1: 100, 2: 0})
-    assert "dev has already version 1" in world.run("rollback", "chat", "--in", "dev", "--version", "1")
-    assert "calls do not go to it" not in world.err
+    assert "dev already has version 1" in world.run("rollback", "chat", "--in", "dev", "--version", "1")
+    assert "no calls go to it" not in world.err
 
-    # What is there can be looked at, and is as it was registered.
+    # The published versions can be verified, and are as registered.
     assert "chat" in world.run("status", "chat", "--environment", "dev")
     assert "resident" in world.run("why", "chat", "--environment", "dev")
     assert "0 findings" in world.run("verify", "dev")
     assert "unserved version" in world.run("prune", "dev")
     world.run("undeploy", "chat", "--from", "dev", "--yes", code=ExitCode.REFUSED)
-    assert f"what {SERVER} serves is the definition's to say" in world.err
+    assert f"the definition decides what {SERVER} serves" in world.err
     (published / "config.json").write_text("{}")
     assert "1/config.json" in world.run("verify", "dev", code=ExitCode.INTEGRITY)

@@ -1,1 +1,0 @@
-"""The registry, against a real MLflow server with object storage and folders behind it."""

@@ -1,4 +1,4 @@
-"""One real MLflow server with a real S3, that all tests here share; each way to artifacts has an experiment."""
+"""One real MLflow server with a real S3, shared by all tests here. Each kind of artifact access has an experiment."""
 
 import os
 import sys
@@ -30,17 +30,17 @@ class World:
     folder: Path
 
     def registry(self, way: str = WAYS[0], uri: str | None = None) -> Registry:
-        """Open the registry, with artifacts kept in one of the ways."""
+        """Open the registry with one kind of artifact access."""
         os.environ["MLFLOW_EXPERIMENT_NAME"] = way
         return Registry(uri or self.server.uri)
 
     def keys(self, part: str) -> list[str]:
-        """Return the keys of the objects in S3 that have a part."""
+        """Return the keys of the objects in S3 that contain a text."""
         pages = self.store.client().get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
         return [item["Key"] for page in pages for item in page.get("Contents", []) if part in item["Key"]]
 
     def client(self) -> Any:
-        from mlflow import MlflowClient  # takes seconds, for which only what uses it is to wait
+        from mlflow import MlflowClient  # takes seconds to import
 
         return MlflowClient(self.server.uri)
 
@@ -59,7 +59,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture(autouse=True)
 def client_variables(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """A failing server is asked again soon; who goes to S3 by himself has the key; programs find our packages."""
+    """Shorten MLflow's retries, set the key for direct access to S3, and let programs find our packages."""
     ours = [str(Path(path).resolve()) for path in sys.path if Path(path).resolve().is_relative_to(ROOT)]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(ours))
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", WAYS[0])

@@ -1,5 +1,3 @@
-"""Entries to register."""
-
 import random
 from pathlib import Path
 
@@ -9,15 +7,15 @@ CONFIG = 'backend: "python"\nmax_batch_size: 0\n'
 
 
 def program(number: int = 1) -> bytes:
-    """Return a model's program; programs of all numbers below ten are of one length."""
+    """Return a model's program. Programs of all numbers below ten have the same length."""
     return f"class TritonPythonModel:\n    x = {number}\n".encode()
 
 
 def entry(folder: Path, name: str, files: dict[str, bytes] | None = None) -> Path:
-    """Write an entry of some files, besides its configuration; return its folder."""
+    """Write an entry with a configuration and these files. Return its directory."""
     root = folder / name
-    said = {"config.pbtxt": f'name: "{name}"\n{CONFIG}'.encode(), "1/model.py": program()} | (files or {})
-    for path, content in said.items():
+    message = {"config.pbtxt": f'name: "{name}"\n{CONFIG}'.encode(), "1/model.py": program()} | (files or {})
+    for path, content in message.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_bytes(content)
     return root

@@ -1,4 +1,4 @@
-"""A relay before a real server, which does to its answers what networks and people do."""
+"""A relay in front of a real server, which changes responses like networks and other people do."""
 
 import http.client
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ HOP = ("connection", "transfer-encoding", "keep-alive", "date", "server", "conte
 
 @dataclass
 class Answer:
-    """What a server answered; a fault may change it. `cut` ends the connection after so many bytes of the body."""
+    """A server's response, which a fault may change. `cut` ends the connection after so many bytes of the body."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -21,7 +21,7 @@ class Answer:
     cut: int | None = None
 
 
-Fault = Callable[[str, str, Answer], None]  # Given a method, a path with its query, and the answer to it.
+Fault = Callable[[str, str, Answer], None]  # takes a method, a path with its query, and the response
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Relay:
         return self.front.requests
 
     def sent(self, method: str, part: str) -> list[str]:
-        """Return the paths that were asked for by a method and have a part."""
+        """Return the requested paths of a method that contain a text."""
         return [each.path for each in self.requests if each.line.startswith(f"{method} ") and part in each.path]
 
     def pass_on(self, caller: Caller) -> None:
@@ -61,7 +61,7 @@ class Relay:
 
 @contextmanager
 def relay(behind: str) -> Iterator[Relay]:
-    """Run a relay before the server at an address; it ends with the block."""
+    """Run a relay in front of the server at an address until the block ends."""
     with upstream() as front:
         running = Relay(front, behind)
         front.behave = running.pass_on

@@ -1,4 +1,4 @@
-"""An environment has a name that MLflow takes for an alias, which is checked before anything is published."""
+"""An environment's name must be a valid alias in MLflow, which is checked before anything is published."""
 
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""`tidegate register`, as people and programs run it."""
-
 import getpass
 import json
 from pathlib import Path
@@ -44,25 +42,25 @@ def test_a_version_is_registered_once_with_its_golden_request(
     first = register(root, "--golden", golden, "--server", "preload", user="anna")
     assert "commanded-client/1" in first.stdout
     assert "registered as anna" in first.stderr
-    said = json.loads(register(root, "--json", user="bob").stdout)
-    assert (said["model"], said["number"], said["registeredBy"]) == ("commanded", 1, "anna")
+    message = json.loads(register(root, "--json", user="bob").stdout)
+    assert (message["model"], message["number"], message["registeredBy"]) == ("commanded", 1, "anna")
     registry = world.registry()
     found = registry.golden(registry.version("commanded", 1))
     assert found is not None
     assert found.outputs == {"OUT": [1.0]}
 
 
-def test_files_that_a_notebook_or_an_editor_leaves_are_told_before_they_go_into_the_registry(tmp_path: Path) -> None:
+def test_files_of_notebooks_and_editors_are_reported_before_they_are_registered(tmp_path: Path) -> None:
     odd = {"1/.env": b"KEY=1", ".ipynb_checkpoints/config-checkpoint.pbtxt": b"", "1/__pycache__/model.pyc": b""}
     root = entry(tmp_path, "left", odd)
-    told = [each.partition(": warning: ")[0] for each in checked(root, "left")]
-    assert [told.count(str(root / path)) for path in odd] == [1, 1, 1]
+    caught = [each.partition(": warning: ")[0] for each in checked(root, "left")]
+    assert [caught.count(str(root / path)) for path in odd] == [1, 1, 1]
 
 
-def test_without_a_proxy_the_name_is_that_of_the_run_or_of_the_login_and_says_so() -> None:
+def test_without_a_proxy_the_name_is_that_of_the_run_or_of_the_login_and_unproven() -> None:
     name, unproven = registrant({"DOMINO_STARTING_USERNAME": "anna"})
     assert name == "anna"
-    assert "no proxy was asked" in unproven
+    assert "no proxy was configured" in unproven
     name, unproven = registrant({"DOMINO_INFERENCE_PROXY": "http://127.0.0.1:9"})
     assert name == getpass.getuser()
-    assert "the proxy at http://127.0.0.1:9 does not prove it" in unproven
+    assert "the proxy at http://127.0.0.1:9 could not authenticate you" in unproven

@@ -1,5 +1,3 @@
-"""A golden request tells a right answer from a wrong one."""
-
 import json
 from typing import Any
 
@@ -29,7 +27,7 @@ def test_one_element_that_is_off_is_found_and_named(data: list[float], draw: st.
     other = [*data]
     other[index] = 7.5 if data[index] != 7.5 else 8.5
     (line,) = Golden(request=REQUEST, outputs={"OUT": data}).differences(answer(OUT=other))
-    assert f"the first is [{index}]" in line
+    assert f"The first is [{index}]" in line
 
 
 @pytest.mark.parametrize(
@@ -68,7 +66,7 @@ def test_a_file_holds_the_request_alone_or_with_its_outputs() -> None:
     assert read_golden(json.dumps(only_asked_for), "g.json").request == only_asked_for
 
 
-def test_a_request_of_no_inputs_is_told_before_it_is_sent() -> None:
+def test_a_request_without_inputs_is_refused_before_it_is_sent() -> None:
     with pytest.raises(UsageError, match="no list `inputs`"):
         Golden(request={}).check({}, [], "g.json")
 
@@ -76,15 +74,15 @@ def test_a_request_of_no_inputs_is_told_before_it_is_sent() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "no JSON\n  why: line 1, column 2: "),
-        ("[" * 100_000, "no JSON\n  why: too many things lie in one another"),
-        ("[]", "no golden request"),
+        ("{", "not valid JSON\n  why: line 1, column 2: "),
+        ("[" * 100_000, "not valid JSON\n  why: nested too deeply"),
+        ("[]", "not a golden request"),
         ('{"request": {"inputs": []}, "output": {}}', "output: Extra"),
         ('{"request": {"inputs": []}, "tolerance": -1}', "tolerance"),
-        (json.dumps(REQUEST | {"outputs": [{"name": "OUT", "data": [2, 4]}]}), "nobody would compare it"),
+        (json.dumps(REQUEST | {"outputs": [{"name": "OUT", "data": [2, 4]}]}), "would not be compared"),
     ],
 )
-def test_a_file_that_is_none_is_told_with_its_place(text: str, words: str) -> None:
-    with pytest.raises(UsageError, match=words) as told:
+def test_an_invalid_file_is_reported_with_its_place(text: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words) as caught:
         read_golden(text, "g.json")
-    assert told.value.where == "g.json"
+    assert caught.value.where == "g.json"

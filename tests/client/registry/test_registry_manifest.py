@@ -1,4 +1,4 @@
-"""The manifest of an entry: every file with its digest, and nothing that a version cannot have."""
+"""The manifest of an entry: every file with its digest, and refusals of what cannot be registered."""
 
 import hashlib
 import os
@@ -32,10 +32,10 @@ def test_every_file_is_in_it_with_its_digest_or_the_entry_is_refused(names: set[
             with pytest.raises(UsageError, match="cannot be registered"):
                 manifest_of(root)
             return
-        told: list[int] = []
-        manifest = manifest_of(root, progress=told.append)
+        caught: list[int] = []
+        manifest = manifest_of(root, progress=caught.append)
         there = contents(root)
-        assert sum(told) == manifest.size
+        assert sum(caught) == manifest.size
         assert {file.path: (file.size, file.sha256) for file in manifest.files} == {
             path: (len(content), hashlib.sha256(content).hexdigest()) for path, content in there.items()
         }
@@ -52,7 +52,7 @@ def test_the_version_folder_may_have_any_number_and_may_be_missing(tmp_path: Pat
     assert path_on_disk(root, "42", "1/model.py").read_bytes() == program(1)
     assert path_on_disk(root, "42", "1") == root / "1"
     (root / "43").mkdir()
-    with pytest.raises(UsageError, match="version folders 42, 43"):
+    with pytest.raises(UsageError, match="version directories 42, 43"):
         manifest_of(root)
     ensemble = tmp_path / "ensemble"
     (ensemble / "1").mkdir(parents=True)
@@ -85,11 +85,11 @@ def test_links_and_special_files_are_refused_and_named(tmp_path: Path, monkeypat
             os.mkfifo(place)
         else:
             with socket.socket(socket.AF_UNIX) as listening:
-                monkeypatch.chdir(place.parent)  # the name of a socket may not be long
+                monkeypatch.chdir(place.parent)  # the name of a socket must be short
                 listening.bind(place.name)
-        with pytest.raises(UsageError, match=words) as told:
+        with pytest.raises(UsageError, match=words) as caught:
             manifest_of(root)
-        assert told.value.where == str(place)
+        assert caught.value.where == str(place)
     (entry(tmp_path, "m") / "configs").symlink_to(tmp_path)
     with pytest.raises(UsageError, match="symbolic link"):
         manifest_of(tmp_path / "m")
@@ -105,15 +105,15 @@ def test_names_that_no_store_takes_are_refused(tmp_path: Path) -> None:
     other = entry(tmp_path, "other")
     with open(os.fsencode(other / "1") + b"/\xff", "wb"):
         pass
-    with pytest.raises(UsageError, match="not UTF-8"):
+    with pytest.raises(UsageError, match="not valid UTF-8"):
         manifest_of(other)
 
 
-def test_what_is_no_entry_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no such folder"):
+def test_a_directory_without_an_entry_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not exist"):
         manifest_of(tmp_path / "missing")
     root = entry(tmp_path, "m")
     (root / "config.pbtxt").rename(root / "1" / "config.pbtxt")
-    with pytest.raises(UsageError, match=r"has no config\.pbtxt") as told:
+    with pytest.raises(UsageError, match=r"has no config\.pbtxt") as caught:
         manifest_of(root)
-    assert "beside the version folder" in told.value.do
+    assert "next to the version directory" in caught.value.do

@@ -1,4 +1,4 @@
-"""A registration that is interrupted, or of an entry that changes, leaves nothing half, and memory stays flat."""
+"""A registration that is interrupted, or whose entry changes, leaves nothing incomplete. Memory use stays flat."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ def test_an_interrupted_registration_is_finished_by_the_next(
         patch.setattr(Artifacts, "upload", interrupted)
         with pytest.raises(KeyboardInterrupt):
             registered(world.registry(), root)
-    with pytest.raises(NotFoundError):  # nobody sees half a version
+    with pytest.raises(NotFoundError):  # no incomplete version is visible
         world.registry().versions("killed")
     there = {key.rpartition("/entry/")[2] for key in world.keys("/entry/1/")}
     assert "1/9.part" not in there
@@ -45,7 +45,7 @@ def test_an_interrupted_registration_is_finished_by_the_next(
 
 @pytest.mark.thorough
 def test_what_is_another_thing_of_the_right_size_is_sent_again(world: World, before: Relay, tmp_path: Path) -> None:
-    """An upload that broke between the files and the version, into a run where somebody wrote something else."""
+    """An upload stopped between the files and the version. Another client then wrote other content into its run."""
     root = entry(tmp_path, "resumed")
 
     def refuse(_method: str, path: str, answer: Answer) -> None:
@@ -88,19 +88,20 @@ def test_an_entry_that_changes_meanwhile_is_not_registered(world: World, tmp_pat
 
 @pytest.mark.thorough
 def test_memory_stays_flat_while_much_is_registered_and_fetched(world: World, tmp_path: Path) -> None:
-    """The peak of a process with 200 MB in files is about that with hardly anything."""
+    """The peak memory for 200 MB of files is about that for hardly any."""
     entry(tmp_path, "small-memory")
     large = entry(tmp_path, "large-memory")
     for number in range(2):
         with (large / "1" / f"{number}.bin").open("wb") as file:
             file.truncate(100 << 20)
     program = (
-        "import sys; from pathlib import Path; from tidegate.registry import Registry\n"
+        "import pathlib, sys\n"
+        "from tidegate.registry import Registry\n"
         "registry = Registry(sys.argv[1])\n"
         "for name in ('small-memory', 'large-memory'):\n"
-        "    version = registry.register(Path(sys.argv[2], name), registered_by='anna')\n"
-        "    registry.fetch(version, Path(sys.argv[2], 'fetched', name))\n"
-        # Not ru_maxrss, which begins with what the parent has at the fork.
+        "    version = registry.register(pathlib.Path(sys.argv[2], name), registered_by='anna')\n"
+        "    registry.fetch(version, pathlib.Path(sys.argv[2], 'fetched', name))\n"
+        # Not ru_maxrss, which starts with the parent's memory at the fork.
         "    print(Path('/proc/self/status').read_text().partition('VmHWM:')[2].split()[0])\n"
     )
     command = [sys.executable, "-W", "ignore", "-c", program, world.server.uri, str(tmp_path)]

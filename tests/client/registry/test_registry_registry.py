@@ -1,4 +1,4 @@
-"""Versions come into the registry whole, once, and are found again, whatever way their artifacts go."""
+"""Versions are registered completely and once, and are found again, for every kind of artifact access."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def test_the_same_content_is_the_same_version(world: World, tmp_path: Path, way:
     first = registered(registry, root)
     again = registry.register(root, registered_by="bob")
     assert again == first
-    (root / "1").rename(root / "7")  # the registry gives it its number
+    (root / "1").rename(root / "7")  # the registry assigns the number
     assert registered(registry, root).number == 1
     (root / "7" / "model.py").write_bytes(program(2))
     second = registered(registry, root)
@@ -83,16 +83,17 @@ def test_runs_versions_and_tags_are_those_that_domino_looks_for(world: World, tm
     named = {"parent_run_id": version.run_id, "triton_model_name": "tagged", "triton_model_version": "1"}
     assert child.data.params == named
     (context,) = world.keys(f"{child.info.run_id}/artifacts/model/artifacts/model_context.json")
-    said = json.loads(world.store.client().get_object(Bucket="models", Key=context)["Body"].read())
+    message = json.loads(world.store.client().get_object(Bucket="models", Key=context)["Body"].read())
     model_said = {"inference_server_name": "preload", "model_name": "tagged", "model_version": "1"}
-    assert said == {"parent_run_id": version.run_id} | model_said
+    assert message == {"parent_run_id": version.run_id} | model_said
     assert not [key for key in world.keys("") if key.endswith((".pkl", ".pickle"))]
 
 
 def test_an_endpoint_loads_the_client_model_with_nothing_of_ours_installed(world: World, tmp_path: Path) -> None:
     registered(world.registry(), entry(tmp_path, "endpoint"))
     program = (
-        "import logging, mlflow, sys; logging.disable()\n"
+        "import logging, mlflow, sys\n"
+        "logging.disable()\n"
         "model = mlflow.pyfunc.load_model('models:/endpoint-client/1')\n"
         "import tidegate.calling\n"
         "print(tidegate.__file__)\n"
@@ -125,21 +126,21 @@ def test_a_version_is_named_by_number_alias_or_as_the_latest_and_stays_pinned(wo
     registry.set_alias("named", "prod", 2, expect=1)
     assert registry.manifest(pinned) == registry.manifest(first)
     assert registry.version("named", "prod").number == registry.version("named", "2").number == second.number
-    for expect, words in ((1, "is at version 2, and was expected at version 1"), (None, "was expected at nowhere")):
+    for expect, words in ((1, "is at version 2, but was expected at version 1"), (None, "was expected not to exist")):
         with pytest.raises(BusyError, match=words):
             registry.set_alias("named", "prod", 1, expect=expect)
-    registry.set_alias("named", "prod", 2, expect=1)  # it is there: whoever did it before has done it
+    registry.set_alias("named", "prod", 2, expect=1)  # already done by another run
     registry.tag(second, "reviewed", "yes")
     assert registry.version("named", 2).tags["reviewed"] == "yes"
 
 
-def test_what_is_not_there_is_told_with_what_is(world: World, tmp_path: Path) -> None:
+def test_a_missing_name_is_reported_with_the_existing_ones(world: World, tmp_path: Path) -> None:
     registry = world.registry()
     registered(registry, entry(tmp_path, "there"))
     registry.set_alias("there", "dev", 1, expect=None)
     for model, which, words in (
         ("ther", 1, "did you mean there"),
-        ("quite-another", 1, "\n  do: look at the spelling; `tidegate register` makes"),
+        ("quite-another", 1, "\n  do: check the spelling, or create it with `tidegate register`"),
         ("there", 9, "its versions are 1"),
         ("there", 10**30, "its versions are 1"),
         ("there", "9" * 5000, "its aliases are dev"),
@@ -150,7 +151,7 @@ def test_what_is_not_there_is_told_with_what_is(world: World, tmp_path: Path) ->
     with pytest.raises(UsageError, match="cannot be a model's name"):
         registry.version("../there", 1)
     world.client().create_model_version("there", "s3://models/elsewhere")
-    with pytest.raises(UsageError, match="none that an inference server can run"):
+    with pytest.raises(UsageError, match="not a model for an inference server"):
         registry.version("there", 2)
     assert [version.number for version in registry.versions("there")] == [1]
 
@@ -160,38 +161,40 @@ def test_history_is_written_once_and_read_in_order(world: World, tmp_path: Path)
     version = registered(registry, entry(tmp_path, "history"))
     (begun,) = registry.records("history")
     assert (begun.what, begun.who, begun.manifest_sha256) == ("register", "anna", version.manifest_sha256)
-    said: dict[str, Any] = {"model": "history", "version": 1, "who": "bob", "environment": "dev"}
-    events = [Record(what="deploy", when=datetime.now(UTC) + timedelta(seconds=number), **said) for number in range(3)]
+    message: dict[str, Any] = {"model": "history", "version": 1, "who": "bob", "environment": "dev"}
+    events = [
+        Record(what="deploy", when=datetime.now(UTC) + timedelta(seconds=number), **message) for number in range(3)
+    ]
     for event in (events[1], events[0], events[2]):
         registry.append_record(version, event)
-    registry.append_record(version, events[0])  # the same again is one more file, never another content of one
+    registry.append_record(version, events[0])  # the same record again is one more file
     with pytest.raises(ValueError, match="of another version"):
         registry.append_record(version, events[0].model_copy(update={"version": 2}))
     assert registry.records("history") == [begun, events[0], events[0], events[1], events[2]]
 
 
-def test_another_golden_request_for_the_same_content_is_told_and_written_down(world: World, tmp_path: Path) -> None:
+def test_another_golden_request_for_the_same_content_is_reported_and_recorded(world: World, tmp_path: Path) -> None:
     registry = world.registry()
     root = entry(tmp_path, "golden")
     one, other = (Golden(request={"inputs": []}, outputs={"OUT": [value]}) for value in (1.0, 2.0))
-    told: list[str] = []
+    caught: list[str] = []
 
     def register(who: str, golden: Golden | None) -> RegisteredVersion:
-        return registry.register(root, registered_by=who, golden=golden, tell=told.append)
+        return registry.register(root, registered_by=who, golden=golden, tell=caught.append)
 
     for golden in (one, None, one):
         register("anna", golden)
-    assert (told, [each.what for each in registry.records("golden")]) == ([], ["register"])
+    assert (caught, [each.what for each in registry.records("golden")]) == ([], ["register"])
     assert registry.golden(register("bob", other)) == other
-    (said,) = told
-    assert f"had the golden request {one.digest()[:12]}, and is tried with {other.digest()[:12]}" in said
+    (message,) = caught
+    assert f"had the golden request {one.digest()[:12]}. From now on it is tested with {other.digest()[:12]}" in message
     record = registry.records("golden")[-1]
     assert (record.what, record.version, record.who) == ("golden", 1, "bob")
     assert record.note == f"golden request {one.digest()} → {other.digest()}"
 
 
-def test_what_triton_would_not_serve_or_cannot_be_asked_is_not_registered(tmp_path: Path) -> None:
-    with pytest.raises(TidegateError, match=r"No server would serve this entry[\s\S]*2024-11-01"):
+def test_an_entry_that_triton_would_not_serve_is_not_registered(tmp_path: Path) -> None:
+    with pytest.raises(TidegateError, match=r"no server would serve this entry[\s\S]*2024-11-01"):
         checked(entry(tmp_path, "unservable", {"2024-11-01/model.py": program()}), "unservable")
     config = b"""backend: "python"
 input [{ name: "A" data_type: TYPE_FP32 dims: [ 1 ] }, { name: "B" data_type: TYPE_FP32 dims: [ 1 ] optional: true }]
@@ -205,19 +208,19 @@ output { name: "OUT" data_type: TYPE_FP32 dims: [ 1 ] }
         ({"request": {"inputs": [a]}, "outputs": {"RESULT": [1]}}, "names an output 'RESULT' at outputs.RESULT"),
         ({"request": {"inputs": [a], "outputs": [{"name": "X"}]}}, r"an output 'X' at request.outputs\[0\]"),
     ]
-    for said, words in wrong:
-        with pytest.raises(UsageError, match=words) as told:
-            checked(root, "tensors", Golden.model_validate(said))
-        assert told.value.where == str(root)
+    for message, words in wrong:
+        with pytest.raises(UsageError, match=words) as caught:
+            checked(root, "tensors", Golden.model_validate(message))
+        assert caught.value.where == str(root)
     checked(root, "tensors", Golden(request={"inputs": [a], "outputs": [{"name": "OUT"}]}, outputs={"OUT": [1]}))
 
 
 def test_what_was_taken_out_is_written_where_earlier_clients_look_for_no_records(world: World, tmp_path: Path) -> None:
     registry, before = world.registry("in-a-folder"), {*world.folder.rglob("*.json")}
     version = registered(registry, entry(tmp_path, "taken-out"))
-    said = {"model": "taken-out", "version": version.number, "who": "anna", "when": datetime.now(UTC)}
+    message = {"model": "taken-out", "version": version.number, "who": "anna", "when": datetime.now(UTC)}
     for what in ("deploy", "undeploy"):
-        registry.append_record(version, Record.model_validate(said | {"what": what}))
+        registry.append_record(version, Record.model_validate(message | {"what": what}))
     assert sorted(each.what for each in registry.records("taken-out")) == ["deploy", "register", "undeploy"]
     written = {path.name.split("-")[1]: path.parent for path in {*world.folder.rglob("2*-*.json")} - before}
     assert written["deploy"].name == "records" != written["undeploy"].name
@@ -235,10 +238,10 @@ def test_a_registrant_counts_until_a_proven_one_registers_the_same(world: World,
 
 
 @pytest.mark.parametrize("scheme", ["http", "HTTP"])
-def test_a_registry_that_is_not_there_is_told_at_once(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_registry_is_reported_immediately(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "s3cr3t-token")
-    with pytest.raises(UnreachableError, match="MLFLOW_TRACKING_URI") as told:
+    with pytest.raises(UnreachableError, match="MLFLOW_TRACKING_URI") as caught:
         Registry(f"{scheme}://anna:pass-w0rd@127.0.0.1:9/mlflow")
-    assert "pass-w0rd" not in str(told.value)
-    assert "s3cr3t" not in str(told.value)
-    assert "127.0.0.1:9/mlflow" in str(told.value)
+    assert "pass-w0rd" not in str(caught.value)
+    assert "s3cr3t" not in str(caught.value)
+    assert "127.0.0.1:9/mlflow" in str(caught.value)

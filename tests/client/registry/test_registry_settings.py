@@ -1,4 +1,4 @@
-"""The environment of the process, as a notebook's, is the user's: it is the same after every call."""
+"""The environment of the process, such as a notebook's, is unchanged after every call."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What is not as it was registered never lies on disk as if it were, and every failure says what to do."""
+"""Content that differs from the registered one never reaches its place on disk, and every failure has a remedy."""
 
 import errno
 import hashlib
@@ -39,7 +39,7 @@ def version(world: World, root: Path) -> RegisteredVersion:
 
 @dataclass
 class Fetch:
-    """A version that is fetched through the relay, and into which folder."""
+    """A version, fetched through the relay to a directory."""
 
     registry: Registry
     version: RegisteredVersion
@@ -65,7 +65,7 @@ def fetch(
 
 @pytest.fixture
 def own_version(world: World, tmp_path: Path, request: pytest.FixtureRequest) -> RegisteredVersion:
-    """One that the test may spoil."""
+    """A version that the test may damage."""
     name = f"spoilt-{hashlib.sha256(request.node.name.encode()).hexdigest()[:8]}"
     return registered(world.registry(), entry(tmp_path, name, {"1/data": noise(3, 50_000)}))
 
@@ -76,7 +76,7 @@ def put(world: World, version: RegisteredVersion, path: str, content: bytes) -> 
 
 
 def only(part: str, change: Callable[[Answer], None]) -> Callable[[str, str, Answer], None]:
-    """Return a fault of the answers to what has a part in its path."""
+    """Return a fault for responses whose path contains a text."""
     return lambda _method, path, answer: change(answer) if part in path else None
 
 
@@ -110,10 +110,10 @@ def status(code: int, body: bytes = b"", content_type: str = "text/plain") -> Ca
         pytest.param(shorter, errors.IntegrityError, "after 199999 of 200000 bytes", id="truncated", marks=THOROUGH),
         pytest.param(longer, errors.IntegrityError, "larger than what was registered", id="it does not end"),
         pytest.param(flipped, errors.IntegrityError, "its SHA-256 is", id="a bit is another one"),
-        pytest.param(status(404), errors.IntegrityError, "not in the artifact store", id="missing", marks=THOROUGH),
+        pytest.param(status(404), errors.IntegrityError, "missing in the artifact store", id="missing", marks=THOROUGH),
         pytest.param(status(401), errors.RefusedError, "missing, wrong or expired", id="the token has expired"),
-        pytest.param(status(403), errors.RefusedError, "ask whoever runs the registry", id="forbidden", marks=THOROUGH),
-        pytest.param(status(503), errors.BusyError, "try again in a while", id="the server is busy", marks=THOROUGH),
+        pytest.param(status(403), errors.RefusedError, "get the permission", id="forbidden", marks=THOROUGH),
+        pytest.param(status(503), errors.BusyError, "try again later", id="the server is busy", marks=THOROUGH),
         pytest.param(status(500), errors.UnreachableError, "HTTP 500", id="the server fails", marks=THOROUGH),
     ],
 )  # fmt: skip
@@ -121,10 +121,10 @@ def test_a_file_that_does_not_come_as_it_was_registered_is_refused_and_the_next_
     fetch: Fetch, change: Callable[[Answer], None], error: type[errors.TidegateError], words: str
 ) -> None:
     fetch.before.fault = only("entry/1/3.bin", change)
-    with pytest.raises(error, match=words) as told:
+    with pytest.raises(error, match=words) as caught:
         fetch()
-    assert SECRET not in str(told.value)
-    assert told.value.where.startswith("mlflow-artifacts:")
+    assert SECRET not in str(caught.value)
+    assert caught.value.where.startswith("mlflow-artifacts:")
     there = {path: content for path, content in contents(fetch.folder).items() if not path.startswith(PARTIAL)}
     assert "1/3.bin" not in there
     assert there.items() <= contents(fetch.root).items()
@@ -132,8 +132,8 @@ def test_a_file_that_does_not_come_as_it_was_registered_is_refused_and_the_next_
     fetch.before.requests.clear()
     fetch()
     assert fetch.is_whole
-    asked = {path.rpartition("/entry/")[2] for path in fetch.before.sent("GET", "/artifacts/model/entry/")}
-    assert asked.isdisjoint(there)  # what was whole is not asked for again
+    requested = {path.rpartition("/entry/")[2] for path in fetch.before.sent("GET", "/artifacts/model/entry/")}
+    assert requested.isdisjoint(there)  # complete files are not requested again
 
 
 def test_a_connection_that_breaks_once_is_no_failure(fetch: Fetch) -> None:
@@ -149,11 +149,11 @@ def test_a_connection_that_breaks_once_is_no_failure(fetch: Fetch) -> None:
     manifest = fetch(got.append)
     assert broken
     assert fetch.is_whole
-    assert sum(got) == manifest.size  # what came twice counts once
+    assert sum(got) == manifest.size  # a file that was sent twice counts once
 
 
-def test_a_token_that_expires_on_the_way_is_told_whatever_the_gateway_says(world: World, fetch: Fetch) -> None:
-    """Gateways answer with JSON of their own, or with a page to sign in."""
+def test_an_expired_token_is_reported_whatever_the_gateways_response(world: World, fetch: Fetch) -> None:
+    """Gateways respond with their JSON, or with a login page."""
     before, registry = fetch.before, fetch.registry
     for body, kind in ((b'{"error": "expired"}', "application/json"), (b"<html>", "text/html"), (b"", "text/plain")):
         before.fault = only("/", status(401, body, kind))
@@ -163,26 +163,26 @@ def test_a_token_that_expires_on_the_way_is_told_whatever_the_gateway_says(world
             lambda: registry.versions("hurt"),
             lambda: world.registry(uri=before.uri),
         ):
-            with pytest.raises(errors.RefusedError, match="missing, wrong or expired") as told:
+            with pytest.raises(errors.RefusedError, match="missing, wrong or expired") as caught:
                 ask()
-            assert SECRET not in str(told.value)
+            assert SECRET not in str(caught.value)
     before.fault = only("/", status(200, b"<html>please sign in", "text/html"))
-    with pytest.raises(errors.TidegateError, match="no MLflow server"):
+    with pytest.raises(errors.TidegateError, match="not an MLflow server"):
         world.registry(uri=before.uri)
 
 
-def test_a_listing_that_is_cut_short_fetches_nothing_and_one_that_is_none_is_told(fetch: Fetch) -> None:
+def test_an_incomplete_listing_fetches_nothing_and_an_invalid_one_is_reported(fetch: Fetch) -> None:
     def short(answer: Answer) -> None:
-        said = json.loads(answer.body)
-        said["files"] = said.get("files", [])[:1]
-        answer.body = json.dumps(said).encode()
+        message = json.loads(answer.body)
+        message["files"] = message.get("files", [])[:1]
+        answer.body = json.dumps(message).encode()
 
     fetch.before.fault = only("artifacts?path=", short)
-    with pytest.raises(errors.IntegrityError, match="is not in the artifact store"):
+    with pytest.raises(errors.IntegrityError, match="is missing in the artifact store"):
         fetch()
     for body in (b"<html>", b"[]", b'{"files": [1]}', b'{"files": [{"path": "x"}]}'):
         fetch.before.fault = only("artifacts?path=", status(200, body, "application/json"))
-        with pytest.raises(errors.UnreachableError, match="the answer is not MLflow's"):
+        with pytest.raises(errors.UnreachableError, match="the response is not MLflow's"):
             fetch()
 
 
@@ -191,23 +191,23 @@ def test_files_beyond_the_manifest_are_refused(
     world: World, own_version: RegisteredVersion, tmp_path: Path, path: str
 ) -> None:
     put(world, own_version, path, b"print('I was not registered')")
-    with pytest.raises(errors.IntegrityError, match="does not name") as told:
+    with pytest.raises(errors.IntegrityError, match="not in its manifest") as caught:
         world.registry().fetch(own_version, tmp_path / "fetched")
-    assert path.removeprefix("entry/")[:2] in told.value.why
+    assert path.removeprefix("entry/")[:2] in caught.value.why
     assert not [*(tmp_path / "fetched").rglob("*")]
 
 
 def test_a_forged_manifest_is_refused_at_once(world: World, own_version: RegisteredVersion, tmp_path: Path) -> None:
-    """Who can write the registry and its store can make both fit; not even then is anything written elsewhere."""
+    """Users who can write to the registry and its store can forge both. Even then nothing is written elsewhere."""
     registry = world.registry()
-    said = json.loads(registry.manifest(own_version).canonical())
+    message = json.loads(registry.manifest(own_version).canonical())
     changes: list[tuple[dict[str, object], str]] = [({"model": "other"}, "of model 'other'")]
     for path in ("../climbed", "/etc/climbed", "1/../../climbed", "a//b", "1/\u0000x"):
         changes.append(({"files": [{"path": path, "size": 1, "sha256": "0" * 64}]}, "the manifest cannot be read"))
     for change, words in changes:
-        content = json.dumps(said | change, sort_keys=True, separators=(",", ":")).encode()
+        content = json.dumps(message | change, sort_keys=True, separators=(",", ":")).encode()
         put(world, own_version, "manifest.json", content)
-        with pytest.raises(errors.IntegrityError, match=r"manifest\.json is not what was registered"):
+        with pytest.raises(errors.IntegrityError, match=r"manifest\.json differs from what was registered"):
             registry.fetch(own_version, tmp_path / "deep" / "fetched")
         fits = own_version.model_copy(update={"manifest_sha256": hashlib.sha256(content).hexdigest()})
         with pytest.raises(errors.IntegrityError, match=words):
@@ -215,7 +215,7 @@ def test_a_forged_manifest_is_refused_at_once(world: World, own_version: Registe
     assert list(tmp_path.rglob("*climbed*")) == []
     assert not (tmp_path / "deep").exists()
     forged = own_version.model_copy(update={"tags": own_version.tags | {"tidegate.golden.sha256": "0" * 64}})
-    with pytest.raises(errors.IntegrityError, match=r"golden-0000000000000000\.json is not in the artifact store"):
+    with pytest.raises(errors.IntegrityError, match=r"golden-0000000000000000\.json is missing in the artifact store"):
         registry.golden(forged)
 
 
@@ -235,7 +235,7 @@ def test_what_is_not_right_is_fetched_again(
     monkeypatch.setattr(transfer, "hashed", lambda path: read.setdefault(path, hashed(path)))
     world.registry().fetch(version, tmp_path / "fetched")
     assert contents(tmp_path / "fetched") == contents(root)
-    assert {path.name for path in read} & {"2.bin", "6.bin"} == {"2.bin"}  # its size tells of the other that it is half
+    assert {path.name for path in read} & {"2.bin", "6.bin"} == {"2.bin"}  # the other's size shows the fault
     (tmp_path / "second").mkdir()
     (tmp_path / "outside").mkdir()
     (tmp_path / "second" / "1").symlink_to(tmp_path / "outside")
@@ -245,9 +245,10 @@ def test_what_is_not_right_is_fetched_again(
 
 
 @pytest.mark.parametrize(
-    ("code", "words"), [(errno.ENOSPC, "make room"), (errno.ESTALE, "network share"), (errno.EACCES, "can be written")]
+    ("code", "words"),
+    [(errno.ENOSPC, "free space"), (errno.ESTALE, "network share"), (errno.EACCES, "check the permissions")],
 )
-def test_what_the_disk_says_becomes_what_to_do(
+def test_errors_of_the_disk_have_a_remedy(
     world: World, version: RegisteredVersion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, words: str
 ) -> None:
     download = Artifacts.download
@@ -262,15 +263,15 @@ def test_what_the_disk_says_becomes_what_to_do(
         world.registry().fetch(version, tmp_path / "fetched")
 
 
-def test_a_store_is_told_apart_from_a_refusal_and_from_a_missing_file(
+def test_a_failed_store_a_refusal_and_a_missing_file_are_different_errors(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    """Straight to S3: a wrong key, a token that is none, no such file, no such server."""
+    """Direct access to S3: a wrong key, an invalid token, a missing file, no server."""
     import boto3
     from mlflow.store.artifact import s3_artifact_repo
 
     def forget() -> None:
-        boto3.setup_default_session()  # each is another process, as it were
+        boto3.setup_default_session()  # as in separate processes
         s3_artifact_repo._cached_get_s3_client.cache_clear()
 
     def opened() -> Artifacts:
@@ -281,9 +282,9 @@ def test_a_store_is_told_apart_from_a_refusal_and_from_a_missing_file(
     with pytest.raises(errors.NotFoundError):
         opened().download("not/there", tmp_path / "there")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    with pytest.raises(errors.RefusedError, match="renew the credentials of the store") as told:
+    with pytest.raises(errors.RefusedError, match="renew the credentials of the store") as caught:
         opened().list("")
-    assert SECRET not in str(told.value)
+    assert SECRET not in str(caught.value)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", world.store.secret_key)
     monkeypatch.setenv("AWS_SESSION_TOKEN", "expired")
     with pytest.raises(errors.RefusedError):

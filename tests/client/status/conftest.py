@@ -1,4 +1,4 @@
-"""One environment as real processes, which the tests of a module look at and call through the command line."""
+"""One environment as real processes, for the commands of a module's tests."""
 
 import json
 from collections.abc import Iterator
@@ -33,25 +33,25 @@ PLAN = local.Plan("dev", ROUTED, idle_seconds=3600)
 
 @dataclass
 class Cli:
-    """The command line in this process, with the variables of a caller of an environment."""
+    """The command line in this process, with the variables of an environment's caller."""
 
     environment: local.LocalEnvironment
     variables: dict[str, str]
 
     def run(self, *words: str, stdin: str | None = None, code: int = 0) -> str:
-        """Run a command, which ends with this exit code, and return what it printed."""
+        """Run a command that ends with this exit code. Return its output."""
         done = CliRunner().invoke(app, list(words), input=stdin)
         assert done.exit_code == code, (done.output, done.exception)
         return done.stdout if code == 0 else done.output
 
     def json(self, *words: str, stdin: str | None = None) -> Any:
-        """Run a command, and return the JSON that it printed."""
+        """Run a command, and return its JSON output."""
         return json.loads(self.run(*words, "--json", stdin=stdin))
 
 
 @pytest.fixture(autouse=True)
 def _variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key and a file of environments, and no variable that names a proxy."""
+    """A key and an `environments.json`, and no variable that names a proxy."""
     monkeypatch.setenv("TIDEGATE_ENVIRONMENTS", str(tmp_path / "environments.json"))
     monkeypatch.setenv("TIDEGATE_API_KEY", "tgk_1")
     for name in ("DOMINO_INFERENCE_PROXY", "DOMINO_API_PROXY", "DOMINO_RUN_ID", "TIDEGATE_TOKEN"):
@@ -71,7 +71,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[local.Loca
 
 @pytest.fixture
 def cli(environment: local.LocalEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """The command line with the key of a caller of the environment."""
+    """The command line with the key of an environment's caller."""
     variables = {
         "TIDEGATE_ENVIRONMENTS": str(local.environments_file(tmp_path, [environment])),
         "TIDEGATE_API_KEY": environment.keys["visitor"],

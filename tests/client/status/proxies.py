@@ -1,4 +1,4 @@
-"""Data planes whose proxies say what a test has them say."""
+"""Data planes whose proxies send the responses of a test."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,7 +13,7 @@ from tests.proxy.rigs.upstream import Behaviour, upstream
 
 @contextmanager
 def planes(act: Callable[[Any], Behaviour], folder: Path, **answers: Any) -> Iterator[None]:
-    """Data planes of an environment whose proxies act by their answers, or do not run, in `environments.json`."""
+    """Return an environment's data planes in `environments.json`. Their proxies respond like this, or do not run."""
     with ExitStack() as stack:
         made = []
         for wave, (name, answer) in enumerate(answers.items()):

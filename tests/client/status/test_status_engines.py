@@ -1,5 +1,3 @@
-"""`tidegate status` and `top` of servers that speak OpenAI's API: where their models are, ready or not."""
-
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -19,7 +17,7 @@ from tests.proxy.openai.tables import access
 from tests.proxy.rigs.tables import write_key
 from tests.proxy.rigs.upstream import Caller, upstream
 
-NAMES = "meta/llama-3.1-8b-instruct", "llama3:8b"  # By which clients call the model `plain`, too.
+NAMES = "meta/llama-3.1-8b-instruct", "llama3:8b"  # further names of the model `plain`
 
 
 def serving(name: str) -> Any:
@@ -38,7 +36,7 @@ def pool(name: str, port: int) -> routing.Pool:
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """A proxy in front of two engines, one of which serves another version than it should. The caller's variables."""
+    """The variables of a caller of a proxy with two engines, one of which serves another version than it should."""
     root, key = tmp_path_factory.mktemp("engines"), new_key()
     with ExitStack() as stack:
         engines = {name: stack.enter_context(upstream(serving(name))) for name in ("chat-v3", "chat-v2", "plain")}
@@ -84,7 +82,7 @@ def by_name(models: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {each["model"]: each for each in models}
 
 
-def test_status_says_which_versions_are_ready_and_nothing_of_what_is_not_for_the_caller(seen: dict[str, str]) -> None:
+def test_status_shows_ready_versions_and_hides_models_of_others(seen: dict[str, str]) -> None:
     [plane] = json.loads(run(seen, "status", "--json"))
     found = by_name(plane["models"])
     assert {name: each["state"] for name, each in found.items()} == {"chat": "resident", "plain": "resident"}
@@ -92,7 +90,7 @@ def test_status_says_which_versions_are_ready_and_nothing_of_what_is_not_for_the
     assert "4 (not ready)" in run(seen, "status")
 
 
-def test_every_command_says_where_each_is_and_why_not(seen: dict[str, str]) -> None:
+def test_every_command_shows_where_each_is_and_why_not(seen: dict[str, str]) -> None:
     [plane] = json.loads(run(seen, "why", "chat", "--json"))
     [green] = [place for place in plane["models"][0]["places"] if place["pool"] == "green"]
     assert (green["state"], green["why"]) == ("unknown", "its engine does not serve chat-v4: it serves chat-v2")
@@ -102,7 +100,7 @@ def test_every_command_says_where_each_is_and_why_not(seen: dict[str, str]) -> N
 
 
 @pytest.mark.parametrize("name", ["plain", *NAMES])
-def test_a_model_is_asked_about_and_called_by_any_of_its_names(seen: dict[str, str], name: str) -> None:
+def test_any_name_of_a_model_works_for_status_and_calls(seen: dict[str, str], name: str) -> None:
     for command in ("status", "why"):
         [plane] = json.loads(run(seen, command, name, "--json"))
         assert [(each["model"], each["state"]) for each in plane["models"]] == [("plain", "resident")]

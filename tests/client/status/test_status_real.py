@@ -1,4 +1,4 @@
-"""`tidegate status`, of a real environment: nothing is loaded for looking."""
+"""`tidegate status` with a real environment. It loads nothing."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ def by_name(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {each["model"]: each for each in found}
 
 
-def test_looking_tells_what_is_there_and_loads_nothing(cli: Cli) -> None:
+def test_status_shows_the_models_and_loads_nothing(cli: Cli) -> None:
     [plane] = cli.json("status")
     assert (plane["environment"], plane["plane"], plane["caller"]) == ("dev", "here", "visitor")
     found = by_name(plane["models"])
@@ -25,7 +25,7 @@ def test_looking_tells_what_is_there_and_loads_nothing(cli: Cli) -> None:
     assert by_name(cli.json("status")[0]["models"])["late"]["state"] == "cold"
 
 
-def test_it_tells_who_decides_which_version_answers(cli: Cli) -> None:
+def test_it_shows_what_decides_which_version_answers(cli: Cli) -> None:
     [plane] = cli.json("status")
     found = by_name(plane["models"])
     assert (found["add_sub"]["versions"], found["add_sub"]["missing"]) == ([1], [2])
@@ -36,13 +36,13 @@ def test_it_tells_who_decides_which_version_answers(cli: Cli) -> None:
     }  # fmt: skip
 
 
-def test_models_tell_what_they_take_and_give(cli: Cli) -> None:
+def test_models_have_their_inputs_and_outputs(cli: Cli) -> None:
     batched = by_name(cli.json("status", "batched")[0]["models"])["batched"]
     assert batched["inputs"] == ["INPUT FP32[3]"]
     assert batched["outputs"] == ["OUTPUT FP32[3]"]
     assert batched["maxBatch"] == 4
-    assert "takes INPUT FP32[3], 4 rows at most; gives OUTPUT FP32[3]" in cli.run("status", "batched")
-    assert "takes" not in cli.run("status")
+    assert "inputs: INPUT FP32[3], up to 4 rows. Outputs: OUTPUT FP32[3]" in cli.run("status", "batched")
+    assert "inputs:" not in cli.run("status")
 
 
 def test_the_proxys_address_alone_is_enough(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

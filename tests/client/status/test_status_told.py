@@ -1,4 +1,4 @@
-"""Which proxies are asked, and what is told of models that are not deployed."""
+"""Which proxies are queried, and what is shown for models that are not deployed."""
 
 import json
 import time
@@ -39,7 +39,7 @@ def known(tmp_path: Path) -> None:
     (tmp_path / "environments.json").write_text(KNOWN.model_dump_json(by_alias=True))
 
 
-def test_without_a_word_every_environment_is_asked_in_the_order_of_a_rollout() -> None:
+def test_by_default_every_environment_is_queried_in_the_order_of_a_rollout() -> None:
     names = [(each.environment, each.plane) for each in proxies()]
     assert names == [("dev", "lab"), ("prod", "east"), ("prod", "west")]
 
@@ -73,15 +73,15 @@ def test_a_model_of_two_environments_is_called_in_the_one_that_is_named(monkeypa
     assert proxy_of("fraud", "dev").url == "https://lab.example.com"
 
 
-def test_what_there_is_not_is_told_with_the_nearest_and_no_credential_is_shown() -> None:
+def test_a_missing_name_is_reported_with_the_nearest_and_no_credential_is_shown() -> None:
     with pytest.raises(NotFoundError, match="did you mean churn"):
         proxy_of("chrun")
-    for words, said in (
+    for words, message in (
         (("pord",), "did you mean prod"),
         (("prod", "eats"), "mean east"),
-        (("nowhere",), "lives nowhere"),
+        (("nowhere",), "has no data plane"),
     ):
-        with pytest.raises(NotFoundError, match=said):
+        with pytest.raises(NotFoundError, match=message):
             proxies(*words)
     assert "tgk_1" not in repr(proxies())
 
@@ -93,7 +93,7 @@ MISSING = "no version of it is in memory"
 
 
 def found_at(model: str, state: str, **more: object) -> dict[str, object]:
-    """A model at the only replica of its pool, as a proxy tells it."""
+    """Return a model at the only replica of its pool, as in a proxy's response."""
     place = {"replica": "10.0.0.1:8000", "state": state} | more
     about = {"server": "gpu", "pool": "main", "loading": "preload", "model": model}
     return about | {"state": state, "places": [place]} | more
@@ -106,7 +106,7 @@ def listed(caller: Caller, *models: dict[str, object]) -> None:
 
 
 def proxy(caller: Caller) -> None:
-    """Answer as a proxy whose Triton has one of three models; an alias of one of the others is not set."""
+    """Respond like a proxy whose Triton has one of three models. The alias of another one is not set."""
     path = caller.request.path
     if path == "/whoami":
         caller.answer(json.dumps(WHO).encode())
@@ -122,7 +122,7 @@ def proxy(caller: Caller) -> None:
         caller.answer(b'{"error": "unknown model"}', 400)
 
 
-def test_what_nobody_has_deployed_is_told_with_what_to_do(tmp_path: Path) -> None:
+def test_a_model_that_is_not_deployed_is_reported_with_a_remedy(tmp_path: Path) -> None:
     with upstream(proxy) as here:
         made = plane("lab", 1, "there", "plain")
         aliased = facts.ModelFacts(name="aliased", server="gpu", pool="main", alias="champion")
@@ -130,9 +130,9 @@ def test_what_nobody_has_deployed_is_told_with_what_to_do(tmp_path: Path) -> Non
         dev = facts.Environment(name="dev", planes=(made.model_copy(update=update),))
         known = facts.Environments(environments=(dev,))
         (tmp_path / "environments.json").write_text(known.model_dump_json(by_alias=True))
-        said = CliRunner().invoke(app, ["status"])
-        assert (said.exit_code, said.stdout.count("unknown")) == (0, 2), said.output
-        assert said.stderr.count(f"aliased, plain: {MISSING}") == 1
+        message = CliRunner().invoke(app, ["status"])
+        assert (message.exit_code, message.stdout.count("unknown")) == (0, 2), message.output
+        assert message.stderr.count(f"aliased, plain: {MISSING}") == 1
         [found] = json.loads(CliRunner().invoke(app, ["status", "--json"]).stdout)
         assert {each["model"]: each["state"] for each in found["models"]} == {
             "there": "resident", "plain": "unknown", "aliased": "unknown",
@@ -142,17 +142,17 @@ def test_what_nobody_has_deployed_is_told_with_what_to_do(tmp_path: Path) -> Non
         assert [each.state for each in found.models] == ["unknown"]
 
 
-def test_the_configuration_of_a_model_is_asked_for_where_it_is_shown_and_not_in_every_look() -> None:
+def test_the_configuration_of_a_model_is_requested_only_if_it_is_shown() -> None:
     with upstream(proxy) as here:
-        for words, asked in (((), []), (("there",), ["/servers/gpu/v2/models/there/config"])):
+        for words, requested in (((), []), (("there",), ["/servers/gpu/v2/models/there/config"])):
             here.requests.clear()
-            said = CliRunner().invoke(app, ["status", *words, "--proxy", f"http://{here.http}"])
-            assert said.exit_code == 0, said.output
-            assert [each.path for each in here.requests if each.path.endswith("/config")] == asked
+            message = CliRunner().invoke(app, ["status", *words, "--proxy", f"http://{here.http}"])
+            assert message.exit_code == 0, message.output
+            assert [each.path for each in here.requests if each.path.endswith("/config")] == requested
 
 
 def without_gpu(caller: Caller) -> None:
-    """Answer as a proxy that has lost one of two Tritons, and knows of nothing better than to come again."""
+    """Respond like a proxy that has lost one of two Tritons, and has only a Retry-After."""
     path = caller.request.path
     if path.startswith("/servers/gpu"):
         problem = Problem(ProblemType.BUSY, "No replica of gpu/main can be used: there is no answer.", retry_after=30.0)
@@ -179,22 +179,22 @@ def test_a_model_that_is_loaded_when_it_is_called_is_shown_with_the_versions_tha
         dev = facts.Environment(name="dev", planes=(plane("lab", 1).model_copy(update=update),))
         known = facts.Environments(environments=(dev,))
         (tmp_path / "environments.json").write_text(known.model_dump_json(by_alias=True))
-        said = CliRunner().invoke(app, ["status"])
-        rows = [line.split("│") for line in said.stdout.splitlines() if "│" in line]
-        assert [row[-2].strip() for row in rows] == ["3", "4"], said.output
+        message = CliRunner().invoke(app, ["status"])
+        rows = [line.split("│") for line in message.stdout.splitlines() if "│" in line]
+        assert [row[-2].strip() for row in rows] == ["3", "4"], message.output
         [found] = json.loads(CliRunner().invoke(app, ["status", "--json"]).stdout)
         [model] = found["models"]
         assert (model["versions"], model["named"], model["missing"]) == ([], [3, 4], [])
 
 
 @pytest.mark.parametrize("words", [(), ("there",)])
-def test_what_is_no_proxy_is_told_as_such_and_not_as_one_without_the_model(words: tuple[str, ...]) -> None:
+def test_another_server_is_not_reported_as_a_proxy_without_the_model(words: tuple[str, ...]) -> None:
     with upstream(lambda caller: caller.answer(b"", 404)) as here:
-        said = CliRunner().invoke(app, ["status", *words, "--proxy", f"http://{here.http}"])
-    assert (said.exit_code != 0, "/whoami" in said.output, "no model" in said.output) == (True, True, False)
+        message = CliRunner().invoke(app, ["status", *words, "--proxy", f"http://{here.http}"])
+    assert (message.exit_code != 0, "/whoami" in message.output, "no model" in message.output) == (True, True, False)
 
 
-def test_a_server_that_does_not_answer_is_told_of_its_models_and_hides_no_other(tmp_path: Path) -> None:
+def test_a_silent_server_is_shown_for_its_models_and_hides_no_other(tmp_path: Path) -> None:
     with upstream(without_gpu) as here:
         made = plane("lab", 1, "lost", "lost-too")
         other = SERVER.model_copy(update={"name": "cpu"})
@@ -206,13 +206,13 @@ def test_a_server_that_does_not_answer_is_told_of_its_models_and_hides_no_other(
             facts.Environments(environments=(dev,)).model_dump_json(by_alias=True)
         )
         began = time.monotonic()
-        said = CliRunner().invoke(app, ["status", "--json"])
+        message = CliRunner().invoke(app, ["status", "--json"])
         assert time.monotonic() - began < 5, "it does not wait for what may be back"
-        assert said.exit_code == 0, said.output
-        [found] = json.loads(said.stdout)
+        assert message.exit_code == 0, message.output
+        [found] = json.loads(message.stdout)
         assert found["error"] == ""
-        told = {each["model"]: (each["state"], each["why"]) for each in found["models"]}
-        assert told["there"] == ("resident", "")
-        assert told["lost"] == ("unreachable", "10.0.0.1:8000 gets no calls: there is no answer")
-        said = CliRunner().invoke(app, ["status"])
-        assert said.stderr == "dev on lab: lost, lost-too: 10.0.0.1:8000 gets no calls: there is no answer\n"
+        caught = {each["model"]: (each["state"], each["why"]) for each in found["models"]}
+        assert caught["there"] == ("resident", "")
+        assert caught["lost"] == ("unreachable", "10.0.0.1:8000 gets no calls: there is no answer")
+        message = CliRunner().invoke(app, ["status"])
+        assert message.stderr == "dev on lab: lost, lost-too: 10.0.0.1:8000 gets no calls: there is no answer\n"

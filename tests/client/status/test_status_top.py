@@ -1,4 +1,4 @@
-"""`tidegate top`: slices as bars, models as rows, and a proxy that cannot be asked hides no other."""
+"""`tidegate top`: slices as bars, models as rows. A failed proxy does not hide others."""
 
 import io
 import json
@@ -20,7 +20,7 @@ from tests.proxy.rigs.upstream import Caller
 from . import proxies
 
 WIDE = 160
-HELD = "3.0 MiB 2 (4 in flight) 5 min ago 2 waiting; refused as busy in five minutes: 7"
+HELD = "; ".join(("3.0 MiB 2 (4 in flight) 5 min ago 2 waiting", "refused as busy in five minutes: 7"))
 ROOM = {
     "server": "gpu", "pool": "small", "replica": "10.0.0.1:8000", "policy": "break-even", "pod": "gpu-small-0",
     "capacityBytes": 1600,
@@ -66,7 +66,7 @@ def test_a_slice_is_a_bar_in_which_each_model_is_as_wide_as_its_share(tmp_path: 
     assert bar.count("·") == 24
 
 
-def test_who_fails_or_was_told_busy_comes_first_then_those_in_memory_and_of_each_what_is_known(tmp_path: Path) -> None:
+def test_failed_and_busy_models_come_first_then_those_in_memory(tmp_path: Path) -> None:
     held = [
         {"holder": "proxy-1", "secondsLeft": 9.0, "inFlight": 3},
         {"holder": "proxy-2", "secondsLeft": 9.0, "inFlight": 1},
@@ -82,31 +82,33 @@ def test_who_fails_or_was_told_busy_comes_first_then_those_in_memory_and_of_each
     with planes(tmp_path, east={"models": models}):
         done = top()
     lines = done.stdout.splitlines()
-    assert lines[0].endswith("   1 quarantined, 2 resident, 13 cold; of these 1 failed to load, 1 refused as busy")
+    assert lines[0].endswith(
+        "; ".join(("   1 quarantined, 2 resident, 13 cold", "of these 1 failed to load, 1 refused as busy"))
+    )
     rows = [line.split() for line in lines[2:6]]
     assert [row[0] for row in rows] == ["held", "failed", "broken", "ant"]
     assert rows[0] == ["held", "gpu/small", "resident", *HELD.split(" ")]
     assert rows[1][2:] == ["cold", "no", "CUDA"]
     assert rows[2][2:] == ["quarantined", "no", "such", "�[31mlibrary"]
-    assert "and 1 more: `tidegate status`" in done.stdout
+    assert "and 1 more: run `tidegate status`" in done.stdout
 
 
-def test_a_plane_that_cannot_be_asked_is_told_and_hides_no_other(tmp_path: Path) -> None:
+def test_an_unreachable_plane_is_reported_and_hides_no_other(tmp_path: Path) -> None:
     with planes(tmp_path, east={"models": [model("ant")]}, west=None):
         done = top()
-        said = json.loads(top("--json").stdout)
+        message = json.loads(top("--json").stdout)
     assert done.exit_code == 6
-    assert "prod on west   cannot be asked" in done.stdout
+    assert "prod on west   unreachable" in done.stdout
     assert any(line.startswith("ant ") for line in done.stdout.splitlines())
     assert "prod on west: http://" in done.stderr
     assert "http://" not in done.stdout
-    assert [(each["plane"], len(each["models"]), bool(each["error"])) for each in said] == [
+    assert [(each["plane"], len(each["models"]), bool(each["error"])) for each in message] == [
         ("east", 1, False),
         ("west", 0, True),
     ]
 
 
-def test_a_replica_that_does_not_say_what_sits_in_it_is_told(tmp_path: Path) -> None:
+def test_a_replica_with_unknown_contents_is_shown(tmp_path: Path) -> None:
     silent = model("ant") | {"places": [{"replica": "10.0.0.9:8000", "state": "unseen", "why": "the policy is silent"}]}
     with planes(tmp_path, east={"models": [silent], "slices": [ROOM]}):
         done = top()
@@ -131,8 +133,8 @@ WORDS: dict[str, Any] = {
 
 
 def overview(plane: str, *models: dict[str, Any], **more: Any) -> PlaneOverview:
-    said = {"environment": "prod", "plane": plane, "proxy": "x", "models": models, "slices": [ROOM]}
-    return PlaneOverview.model_validate(said | more)
+    message = {"environment": "prod", "plane": plane, "proxy": "x", "models": models, "slices": [ROOM]}
+    return PlaneOverview.model_validate(message | more)
 
 
 def drawn(width: int, *models: dict[str, Any], live: bool) -> list[str]:
@@ -164,7 +166,7 @@ def test_at_every_width_a_model_its_state_and_since_when_are_whole_and_why_is_wi
 ) -> None:
     lines = drawn(width, model("unicorn", "quarantined", why=FULL, busy=79, **WORDS), model("ant", **WORDS), live=live)
     assert max(map(len, lines)) <= width
-    assert any(line.startswith("█ ▓ ▒ tell neighbours apart") for line in lines)
+    assert any(line.startswith("█ ▓ ▒ separate models") for line in lines)
     [head] = [line for line in lines if line.startswith("MODEL")]
     [row] = [line for line in lines if line.startswith("unicorn ")]
     assert re.match(r"unicorn .*\bquarantined +\d+ d\b", row)
@@ -174,7 +176,7 @@ def test_at_every_width_a_model_its_state_and_since_when_are_whole_and_why_is_wi
     assert ("SERVER" in head, "LAST USE" in head) == (width >= 80, width >= 120)
 
 
-def test_environments_that_cannot_be_asked_come_first_and_pools_without_slices_have_a_line() -> None:
+def test_unreachable_environments_come_first_and_pools_without_slices_have_a_line() -> None:
     preloaded = [model(name, state) | {"loading": "preload"} for name, state in (("a", "resident"), ("b", "failed"))]
     fine = PlaneOverview.model_validate({"environment": "fine", "plane": "e", "proxy": "x", "models": preloaded})
     away = PlaneOverview(environment="away", plane="e", proxy="y", error="no answer")

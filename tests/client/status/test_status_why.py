@@ -1,4 +1,4 @@
-"""`tidegate why`: one answer about one model from every proxy, whatever one of them has to say."""
+"""`tidegate why`: combines the responses of all proxies about one model."""
 
 import json
 from functools import partial
@@ -36,83 +36,83 @@ UNKNOWN = Problem(ProblemType.UNKNOWN, "There is no model 'fraud', or it is not 
 
 def saying(answer: Any) -> Any:
     def act(caller: Caller) -> None:
-        asked = caller.request.path
-        said = answer if asked.startswith(f"{WHEREABOUTS_PATH}/") else UNKNOWN
-        if isinstance(said, Problem):
-            caller.answer(said.body("r-1"), said.type.status, CONTENT_TYPE)
+        requested = caller.request.path
+        message = answer if requested.startswith(f"{WHEREABOUTS_PATH}/") else UNKNOWN
+        if isinstance(message, Problem):
+            caller.answer(message.body("r-1"), message.type.status, CONTENT_TYPE)
         else:
-            about = {"model": asked.rpartition("/")[2], "server": "gpu", "pool": "small", "loading": "on-demand"}
-            models = [about | {"state": "resident", "why": "no replica is there", "places": said}]
+            about = {"model": requested.rpartition("/")[2], "server": "gpu", "pool": "small", "loading": "on-demand"}
+            models = [about | {"state": "resident", "why": "no replica is there", "places": message}]
             caller.answer(json.dumps({"environment": "prod", "models": models, "page": 1}).encode())
 
     return act
 
 
-planes = partial(proxies.planes, saying)  # whose proxies say this of any model: places, a problem
+planes = partial(proxies.planes, saying)  # their proxies have this of any model: places, a problem
 
 
 def why(*words: str) -> Result:
     return CliRunner().invoke(app, ["why", *words], env={"COLUMNS": "200"})
 
 
-def test_it_says_where_a_model_is_who_holds_it_what_it_waits_for_and_what_failed_when(tmp_path: Path) -> None:
+def test_it_shows_where_a_model_is_who_holds_it_what_it_waits_for_and_what_failed_when(tmp_path: Path) -> None:
     with planes(tmp_path, east=[HELD, BROKEN], west=[WAITING, COLD, SHUNNED]):
-        said = why("fraud")
-        assert said.exit_code == 0, said.output
+        message = why("fraud")
+        assert message.exit_code == 0, message.output
         for text in ("prod on east", "prod on west", "gpu/small", "10.0.0.1:8000", "resident", "2026-03-01 10:20:30"):
-            assert text in said.stdout
-        assert "proxy-a.1 (4 in flight)" in said.stdout
-        assert "not while calls are in flight" in said.stdout
-        assert "now" in said.stdout
-        assert "10.0.0.3:8000: it is wanted, and not in memory yet: there is no room" in said.stdout
-        assert "10.0.0.2:8000: version 4 failed (known since 2026-03-01 10:20:30" in said.stdout
-        assert "no backend library" in said.stdout
-        assert "10.0.0.4:8000: it is not in memory, and its next call loads it\n" in said.stdout
-        assert "10.0.0.5:8000: it failed too often, and is not loaded until it changes" in said.stdout
+            assert text in message.stdout
+        assert "proxy-a.1 (4 in flight)" in message.stdout
+        assert "not while calls are in flight" in message.stdout
+        assert "now" in message.stdout
+        assert "10.0.0.3:8000: it is requested, but not in memory yet: there is no room" in message.stdout
+        assert "10.0.0.2:8000: version 4 failed (known since 2026-03-01 10:20:30" in message.stdout
+        assert "no backend library" in message.stdout
+        assert "10.0.0.4:8000: it is not in memory, and the next call loads it\n" in message.stdout
+        assert "10.0.0.5:8000: it failed too often: it is loaded again after it changes" in message.stdout
         found = json.loads(why("fraud", "--json").stdout)
         assert [(each["plane"], len(each["models"][0]["places"])) for each in found] == [("east", 2), ("west", 3)]
         assert found[0]["models"][0]["places"][1]["failures"][0]["version"] == 4
 
 
-def test_a_model_without_a_replica_and_what_a_newer_proxy_says_besides_are_no_defect(tmp_path: Path) -> None:
+def test_a_model_without_a_replica_and_fields_of_a_newer_proxy_are_accepted(tmp_path: Path) -> None:
     lease = HELD["leases"][0] | {"since": 1}  # type: ignore[index]
     newer = HELD | {"state": "thawing", "rack": 7, "leases": [lease]}
     with planes(tmp_path, east=[], west=[newer]):
-        said = why("fraud")
-    assert "gpu/small: no replica is there" in said.stdout
-    assert (said.exit_code, "thawing" in said.stdout, "proxy-a.1" in said.stdout) == (0, True, True)
+        message = why("fraud")
+    assert "gpu/small: no replica is there" in message.stdout
+    assert (message.exit_code, "thawing" in message.stdout, "proxy-a.1" in message.stdout) == (0, True, True)
 
 
-def test_a_model_that_no_plane_has_is_told_once_with_what_to_do(tmp_path: Path) -> None:
+def test_a_model_on_no_plane_is_reported_once_with_a_remedy(tmp_path: Path) -> None:
     with planes(tmp_path, east=UNKNOWN, west=UNKNOWN):
-        said = why("fraud")
-        assert said.exit_code == ExitCode.NOT_FOUND.value, said.output
-        assert said.output.count("there is no model 'fraud'") == 1
-        assert "tidegate status" in said.output
-        assert "Traceback" not in said.output
+        message = why("fraud")
+        assert message.exit_code == ExitCode.NOT_FOUND.value, message.output
+        assert message.output.count("there is no model 'fraud'") == 1
+        assert "tidegate status" in message.output
+        assert "Traceback" not in message.output
         with Tidegate() as tidegate, pytest.raises(NotFoundError):
             tidegate.why("fraud")
 
 
 def test_a_plane_that_has_it_counts_where_another_has_not(tmp_path: Path) -> None:
     with planes(tmp_path, east=UNKNOWN, west=[HELD]):
-        said = why("fraud", "--json")
-        assert (said.exit_code, [each["plane"] for each in json.loads(said.stdout)]) == (0, ["west"])
+        message = why("fraud", "--json")
+        assert (message.exit_code, [each["plane"] for each in json.loads(message.stdout)]) == (0, ["west"])
 
 
 @pytest.mark.parametrize("name", ["../secret", "a//b", "a/../b", "", ".hidden", "x" * 256, "a b"])
-def test_what_is_no_name_of_a_model_is_told_before_anybody_is_asked(tmp_path: Path, name: str) -> None:
+def test_an_invalid_name_is_refused_before_any_request(tmp_path: Path, name: str) -> None:
     with planes(tmp_path, east=None, west=None):
-        said = why(name)
-        assert said.exit_code == ExitCode.USAGE.value, said.output
-        assert said.output.count("is no name of a model") == 1
+        message = why(name)
+        assert message.exit_code == ExitCode.USAGE.value, message.output
+        assert message.output.count("is not a valid name of a model") == 1
         with Tidegate() as tidegate, pytest.raises(UsageError):
             tidegate.why(name)
 
 
-def test_an_answer_that_is_none_is_told_as_one(tmp_path: Path) -> None:
+def test_an_invalid_response_is_reported(tmp_path: Path) -> None:
     with planes(tmp_path, east=[{"server": 1}]):
-        said = why("fraud")
-        assert said.exit_code not in (0, 1), said.output
-        assert "prod on east: " in said.stderr
-        assert "Traceback" not in said.output
+        message = why("fraud")
+        assert message.exit_code not in (0, 1), message.output
+        assert "prod on east: " in message.stderr
+        assert "Traceback" not in message.output

@@ -41,7 +41,7 @@ def rule(**more: Any) -> AccessRule:
 
 
 def issuer_of(provider: Issuer, **more: Any) -> OidcIssuer:
-    return provider.told.model_copy(update=more)
+    return provider.entry.model_copy(update=more)
 
 
 def access(*rules: AccessRule, issuers: Iterable[OidcIssuer] = (), a_minute: int = 600, burst: int = 10) -> AccessTable:

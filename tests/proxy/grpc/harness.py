@@ -270,7 +270,7 @@ def tables(
     )
     table = routing.RoutingTable(environment="test", servers=servers, models=tuple(found))
     limit = routing.RateLimit(requests_per_minute=60, burst=200)
-    return table, routing.AccessTable(issuers=(provider.told,), rules=rules, rate_limit=limit)
+    return table, routing.AccessTable(issuers=(provider.entry,), rules=rules, rate_limit=limit)
 
 
 @contextmanager

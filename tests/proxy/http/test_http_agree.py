@@ -55,7 +55,7 @@ async def here(
 ) -> AsyncIterator[RunningProxy]:
     monkeypatch.setattr("tidegate_proxy.telemetry.records.SUCCESS_EVERY", 0)
     access = routing.AccessTable(
-        issuers=(identity_provider.told,),
+        issuers=(identity_provider.entry,),
         rules=(_rule("all", ("infer", "inspect"), "resnet", "split"), _rule("look", ("inspect",), "seen")),
         rate_limit=routing.RateLimit(requests_per_minute=10_000_000, burst=10_000_000),
     )
@@ -320,7 +320,7 @@ VALUES = st.sampled_from(
 
 @st.composite
 def alike(draw: st.DrawFn) -> tuple[bytes, bytes]:
-    """Return a plain request, and one with the same headers but for one of its lines."""
+    """Return a plain request, and one with the same headers except one of its lines."""
     body = draw(st.sampled_from([b"", b"{}", b'{"inputs":[]}']))
     lines = [b"X-API-Key: %b" % KEY.encode(), b"Content-Length: %d" % len(body)]
     lines = draw(st.permutations([LINES[0], *lines, *draw(st.lists(st.sampled_from(LINES[1:]), unique=True))]))

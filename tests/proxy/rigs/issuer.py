@@ -59,7 +59,7 @@ class Issuer:
         return f"{self.url}/certs"
 
     @property
-    def told(self) -> routing.OidcIssuer:
+    def entry(self) -> routing.OidcIssuer:
         """Its entry in an access table."""
         return routing.OidcIssuer(issuer=self.url, audiences=(AUDIENCE,), jwks_url=self.jwks_url, groups_claim="groups")
 

@@ -42,7 +42,7 @@ def access_table(
         models=("*",),
     )
     return routing.AccessTable(
-        issuers=tuple(each.told for each in issuers),
+        issuers=tuple(each.entry for each in issuers),
         rules=(rule,),
         rate_limit=routing.RateLimit(requests_per_minute=requests_per_minute, burst=burst),
     )

@@ -1,1 +1,1 @@
-"""Commands about Triton alone: `tidegate model new` and `tidegate export`."""
+"""The Triton commands `tidegate model new` and `tidegate export`."""

@@ -1,4 +1,4 @@
-"""`tidegate model new`: makes an entry of a Triton model repository."""
+"""`tidegate model new`: creates an entry of a Triton model repository."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,27 +22,28 @@ def _complete() -> list[str]:
 
 
 def new(
-    name: Annotated[str, Argument(help="The model's name; its entry is a folder of this name.")],
-    source: Annotated[Path, Argument(help="The model's file, or a folder with a model.py.")],
-    into: Annotated[Path, Option(help="The folder in which the entry is made.")] = Path("."),
+    name: Annotated[str, Argument(help="The model's name. Its entry is a directory of this name.")],
+    source: Annotated[Path, Argument(help="The model's file, or a directory with a model.py.")],
+    into: Annotated[Path, Option(help="The directory in which to create the entry.")] = Path("."),
     framework: Annotated[
         str,
-        Option(autocompletion=_complete, help="What it is made with, where the suffix does not tell: onnx, python, …"),
+        Option(autocompletion=_complete, help="The framework, if the suffix does not show it: onnx, python, …"),
     ] = "",
     input_: Annotated[
-        Texts, Option("--input", metavar=_TENSOR, help="image:FP32:3,-1: -1 is any size; empty is what the file says.")
+        Texts,
+        Option("--input", metavar=_TENSOR, help="image:FP32:3,-1: -1 is any size, empty parts come from the file."),
     ] = None,
-    output: Annotated[Texts, Option(metavar=_TENSOR, help="An output, written the same way.")] = None,
+    output: Annotated[Texts, Option(metavar=_TENSOR, help="An output, in the same format.")] = None,
     max_batch_size: Annotated[
-        int, Option(metavar="N", min=0, help="The largest batch; 0 is none. DIMS leave it out.")
+        int, Option(metavar="N", min=0, help="The largest batch, 0 for none. DIMS do not include it.")
     ] = 0,
     dynamic_batching: Annotated[bool, Option("--dynamic-batching", help="Let Triton form batches.")] = False,
     json: Json = False,
 ) -> None:
-    """Make an entry of a model: its files laid out for Triton, and a config.pbtxt that it takes, for you to add to.
+    """Create an entry from a model: its files in Triton's layout, and a valid config.pbtxt that you can extend.
 
-    The framework goes by the file's suffix, or by --framework; names, types and shapes are read from the file,
-    which is never run. A language model's folder for an engine is an entry as it is.
+    The file's suffix or --framework selects the framework. Names, types and shapes are read from the file, which is
+    never run. A language model's directory for an engine is an entry already.
     """
     with exit_codes():
         from ..entries.configure import Options
@@ -67,7 +68,7 @@ def _print_new(made: "NewEntry", json: bool) -> None:
         config = MessageToDict(made.config, preserving_proto_field_name=True)
         print_json(document | {"warnings": [str(each) for each in made.warnings], "config": config})
         return
-    print(f"{made.folder} is there: {made.framework}")
+    print(f"created {made.folder} ({made.framework})")
     print(config_text(made.config), end="")
     for text in hints_once(map(str, made.warnings)):
         note(text)

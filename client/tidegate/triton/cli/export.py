@@ -1,4 +1,4 @@
-"""`tidegate export`: an entry of a model as it was trained."""
+"""`tidegate export`: creates an entry from a trained scikit-learn model."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,22 +9,23 @@ from ...cli.output import Json, Text, counted, exit_codes, note, print_json, pri
 
 
 def export(
-    source: Annotated[str, Argument(help="A model's folder, as MLflow saves and downloads it.")],
-    folder: Annotated[Path, Argument(help="The entry's folder, which is made; its name is the model's.")],
+    source: Annotated[str, Argument(help="A model's directory, as MLflow saves and downloads it.")],
+    folder: Annotated[Path, Argument(help="The directory to create. Its name is the model's.")],
     input_: Annotated[
-        Text, Option("--input", metavar="FILE", help="Inputs to compare on: .json, .npy, .npz, .csv; MLflow's example.")
+        Text,
+        Option(
+            "--input", metavar="FILE", help="Inputs to compare (.json, .npy, .npz, .csv). Default: MLflow's example."
+        ),
     ] = None,
-    tolerance: Annotated[
-        float, Option(min=0, help="How far numbers may be off, relative, and absolute about 0.")
-    ] = 1e-4,
-    name: Annotated[Text, Option(help="Name of the model; the folder's by default.")] = None,
-    max_batch_size: Annotated[int, Option(metavar="N", min=0, help="The largest batch; 0 is none.")] = 64,
-    trusted: Annotated[bool, Option("--trusted", help="Load a pickle, and so run its code.")] = False,
+    tolerance: Annotated[float, Option(min=0, help="Maximum relative difference of numbers (absolute near 0).")] = 1e-4,
+    name: Annotated[Text, Option(help="Name of the model. Default: the directory's name.")] = None,
+    max_batch_size: Annotated[int, Option(metavar="N", min=0, help="The largest batch, 0 for none.")] = 64,
+    trusted: Annotated[bool, Option("--trusted", help="Load a pickle, which runs its code.")] = False,
     json: Json = False,
 ) -> None:
-    """Make an entry of a trained scikit-learn model: ONNX by its exporter, if both give the same answers.
+    """Export a trained scikit-learn model to ONNX as an entry, if both give the same answers.
 
-    The golden request lies in it.
+    The entry includes a golden request.
     """
     with exit_codes():
         from ...calling.files import read_inputs
@@ -38,7 +39,7 @@ def export(
         if json:
             print_json(done)
             return
-        print(f"{done.folder} is there")
+        print(f"created {done.folder}")
         print(f"compared with the original on {counted(done.rows, 'row')}, tolerance {tolerance:g}:")
         rows = [(each, "same" if most is None else f"{most:.3g}") for each, most in done.differences.items()]
         print_table(("output", "#largest difference"), rows)

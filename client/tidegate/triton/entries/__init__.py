@@ -1,1 +1,1 @@
-"""Entries of a Triton model repository: made of models, read, checked and shown."""
+"""Entries of a Triton model repository: creates them from models, reads and checks them."""

@@ -1,4 +1,4 @@
-"""Which framework a model is of, by its file's name. The framework's reader then looks at the content."""
+"""Detects the framework of a model by its file's name. The framework's reader then reads the content."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -11,7 +11,7 @@ from .text import CONFIG
 
 
 class Framework(StrEnum):
-    """What models are made with, as `--framework` takes it."""
+    """The values of `--framework`."""
 
     ONNX = "onnx"
     TORCHSCRIPT = "torchscript"
@@ -35,7 +35,7 @@ READERS: dict[Framework, Callable[[Path], Reading]] = {
     Framework.LIGHTGBM: fil.read_lightgbm,
     Framework.TREELITE: fil.read_treelite,
 }
-"""What reads the files of each."""
+"""The reader of each framework's files."""
 
 _SUFFIXES = {
     ".onnx": Framework.ONNX, ".pt": Framework.TORCHSCRIPT, ".pth": Framework.TORCHSCRIPT, ".plan": Framework.TENSORRT,
@@ -53,28 +53,28 @@ _NO_PICKLE = (
 
 
 def detect(source: Path, framework: Framework | None = None) -> Framework:
-    """Return the framework of a model's file, or of a folder with a program, unless you name it; nothing is run.
+    """Return the framework of a model's file, or of a directory with a program. Runs nothing.
 
-    Raises UsageError that says what to do with a model that is of no known framework, or not to be served as it is.
+    Raises UsageError, with a remedy, for a model of an unknown framework, or one that cannot be served as it is.
     """
     if not source.exists():
-        raise UsageError("there is no such file or folder", where=source)
+        raise UsageError("it does not exist", where=source)
     if (source / CONFIG).is_file():
-        raise UsageError("it is an entry already", where=source, do="`tidegate model check` takes it")
+        raise UsageError("it is an entry already", where=source, do="run `tidegate model check` on it")
     if not source.is_file() and not (source / python.PROGRAM).is_file():
-        what = f"it is neither a file nor a folder with a {python.PROGRAM}"
-        raise UsageError(what, where=source, do="give a model's file")
+        what = f"neither a file nor a directory with a {python.PROGRAM}"
+        raise UsageError(what, where=source, do="name a model's file")
     if framework is not None or source.is_dir():
         return framework or Framework.PYTHON
     suffix = source.suffix.lower()
     with source.open("rb") as opened:
         is_pickle = opened.read(2) in _PICKLED or suffix in _PICKLES
     if is_pickle:
-        what = "a pickle is never loaded, here or in Triton: it would run whatever code is in it"
+        what = "pickles are never loaded, here or in Triton, because that runs any code in them"
         is_torch = suffix in (".pt", ".pth", ".bin", ".ckpt")
         raise UsageError(what, where=source, do=torch.NO_SCRIPT if is_torch else _NO_PICKLE)
     if suffix not in _SUFFIXES:
-        what = "its name does not tell what model this is"
-        do = f"end it as its framework does ({', '.join(_SUFFIXES)}), or say --framework, one of {', '.join(Framework)}"
-        raise UsageError(what, where=source, do=f"{do}; for another backend, write config.pbtxt yourself")
+        what = "its name does not show its framework"
+        do = f"use its framework's suffix ({', '.join(_SUFFIXES)}), or pass --framework, one of {', '.join(Framework)}"
+        raise UsageError(what, where=source, do=f"{do}. For another backend, write config.pbtxt yourself")
     return _SUFFIXES[suffix]

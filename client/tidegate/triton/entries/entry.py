@@ -1,4 +1,4 @@
-"""A model repository entry: a folder as Triton reads it, `<name>/config.pbtxt` and `<name>/<version>/…`."""
+"""A model repository entry as Triton reads it: `<name>/config.pbtxt` and `<name>/<version>/…`."""
 
 import os
 import re
@@ -25,33 +25,33 @@ _LIKE_A_VERSION = re.compile(r"\s*[+-]?[0-9]+")
 
 @dataclass(frozen=True)
 class Entry:
-    """What lies in the folder of one model."""
+    """The contents of one model's directory."""
 
     folder: Path
     name: str
-    text: ConfigText | None  # None where there is no config.pbtxt.
+    text: ConfigText | None  # None without config.pbtxt
     files: tuple[StoredFile, ...]
-    """Every file, in the order of their paths; links and special files are not among them, but among the problems."""
+    """Every file, sorted by path. Links and special files are among the problems instead."""
     folders: tuple[str, ...]
     problems: tuple[Finding, ...]
 
     @property
     def config(self) -> ModelConfig | None:
-        """The configuration; None where there is none, or it cannot be parsed."""
+        """The configuration, or None if it is missing or cannot be parsed."""
         return self.text.config if self.text else None
 
     @cached_property
     def versions(self) -> tuple[int, ...]:
-        """The versions that Triton sees, ascending."""
+        """The versions that Triton recognises, ascending."""
         return tuple(sorted(int(name) for name in self.folders if is_version(name)))
 
     @property
     def is_published(self) -> bool:
-        """Whether it is not one entry, but a published model: many versions, as `publishing` laid them out."""
+        """Whether it is a published model with many versions, and not one entry."""
         return any(file.path.split("/")[1:2] == [BESIDE] for file in self.files)
 
     def files_of(self, version: int) -> set[str]:
-        """Return the paths of a version's files, below its folder."""
+        """Return the paths of a version's files, relative to its directory."""
         start = f"{version}/"
         return {file.path.removeprefix(start) for file in self.files if file.path.startswith(start)}
 
@@ -61,22 +61,22 @@ class Entry:
 
 
 def is_version(name: str) -> bool:
-    """Tell whether Triton takes a folder of this name for a version: a number without zeros in front."""
+    """Return whether Triton treats a directory of this name as a version: a number without leading zeros."""
     return _VERSION.fullmatch(name) is not None and int(name) <= _MAX_VERSION
 
 
 def is_mistaken_for_a_version(name: str) -> bool:
-    """Tell whether Triton reads a number at the beginning of a name, `1-old` or `-1`: it then hangs or ends."""
+    """Return whether Triton parses a number at the start of a name (`1-old`, `-1`), and then hangs or crashes."""
     if is_version(name) or (len(name) > 1 and name.startswith("0")):
         return False
     return _LIKE_A_VERSION.match(name) is not None
 
 
 def read_entry(folder: Path, name: str | None = None) -> Entry:
-    """Read an entry, named as its folder unless another name is said; raises UsageError where there is no folder."""
+    """Read an entry. The default name is the directory's. Raises UsageError if there is no directory."""
     if not folder.is_dir():
-        what = "is a file, not the folder of a model" if folder.exists() else "there is no such folder"
-        raise UsageError(what, where=folder, do="name the folder that holds config.pbtxt and the version's folder")
+        what = "a file, not the directory of a model" if folder.exists() else "the directory does not exist"
+        raise UsageError(what, where=folder, do="name the directory with config.pbtxt and the version directory")
     problems: list[Finding] = []
     files: list[StoredFile] = []
     folders: list[str] = []
@@ -84,26 +84,26 @@ def read_entry(folder: Path, name: str | None = None) -> Entry:
         if path.count("/") == 0 and at.is_dir():
             folders.append(path)
         if at.is_symlink():
-            why = "a registered model holds files only: what a link names on this machine is not there on another"
-            problems.append(warning("is a symbolic link", path, why, "put the file itself here"))
+            why = "only files can be registered: the link's target may not exist on another machine"
+            problems.append(warning("a symbolic link", path, why, "replace it with the file itself"))
         elif at.is_file(follow_symlinks=False):
             files.append(StoredFile(path, at.stat(follow_symlinks=False).st_size))
         elif not at.is_dir(follow_symlinks=False):
-            problems.append(warning("is no file", path, "it is a pipe, a socket or a device", "take it out"))
+            problems.append(warning("not a regular file", path, "it is a pipe, a socket or a device", "remove it"))
     text, own_problems = _config(folder)
-    name = name or Path(os.path.abspath(folder)).name  # a link's own name, which is what Triton goes by
+    name = name or Path(os.path.abspath(folder)).name  # a link's own name, like Triton
     return Entry(folder, name, text, tuple(sorted(files)), tuple(sorted(folders)), (*own_problems, *problems))
 
 
 def entries_in(folder: Path) -> list[Path]:
-    """Return the folder itself where it is an entry, else those in it that are: a model repository is none itself."""
+    """Return the directory itself if it is an entry, else the entries in it. A model repository is not an entry."""
     if is_entry(folder):
         return [folder]
     return sorted(at for at in folder.iterdir() if at.is_dir() and is_entry(at))
 
 
 def is_entry(folder: Path) -> bool:
-    """Tell whether a folder seems to be an entry: it has a configuration, or a version's folder."""
+    """Return whether a directory seems to be an entry: it has a configuration, or a version directory."""
     return (folder / CONFIG).exists() or any(is_version(at.name) and at.is_dir() for at in folder.iterdir())
 
 
@@ -114,10 +114,13 @@ def _config(folder: Path) -> tuple[ConfigText | None, tuple[Finding, ...]]:
     except (FileNotFoundError, NotADirectoryError):
         return None, ()
     if not stat.S_ISREG(kind.st_mode):
-        return None, (error("is no file", CONFIG, "Triton reads the configuration from it", "make it a text file"),)
+        what, why = "not a regular file", "Triton reads the configuration from it"
+        return None, (error(what, CONFIG, why, "replace it with a text file"),)
     if kind.st_size > MAX_CONFIG_BYTES:
-        what = f"has {kind.st_size} bytes, and a configuration has a few thousand"
-        return None, (error(what, CONFIG, do="put the configuration there, and the model into its version's folder"),)
+        what = f"it has {kind.st_size} bytes, but a configuration has a few thousand"
+        return None, (
+            error(what, CONFIG, do="write the configuration there, and move the model to its version directory"),
+        )
     content = file.read_bytes()
     try:
         read = read_config(content.decode())
@@ -126,5 +129,5 @@ def _config(folder: Path) -> tuple[ConfigText | None, tuple[Finding, ...]]:
         line = content.count(b"\n", 0, problem.start) + 1
     read = read_config(content.decode(errors="replace"))
     in_a_value = read.config is None or "\ufffd" in str(read.config)
-    say = error if in_a_value else warning
-    return read, (*read.problems, say("is not in UTF-8", f"{CONFIG}:{line}", do="save it in UTF-8"))
+    severity = error if in_a_value else warning
+    return read, (*read.problems, severity("not valid UTF-8", f"{CONFIG}:{line}", do="save it in UTF-8"))

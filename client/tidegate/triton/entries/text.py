@@ -1,4 +1,4 @@
-"""The text of config.pbtxt: read and written with Triton's own protobuf, with the line of every field."""
+"""Reads and writes config.pbtxt with Triton's own protobuf, and finds the line of every field."""
 
 import re
 import warnings
@@ -20,7 +20,7 @@ CONFIG = "config.pbtxt"
 _BOM = "\ufeff"
 _PLACE = re.compile(r"^\d+:\d+ : ")
 _TEMPLATE = re.compile(r"^[^#\"']*?(\w+)\s*:\s*\[?\s*(\$\{\w*\})")
-"""A field whose value is to be filled in by a script, as of TensorRT-LLM's configurations; in quotes it is a text."""
+"""A field with an unfilled template, as in TensorRT-LLM's configurations. In quotes it is a text."""
 _QUOTED_LINE = re.compile(r"^'.*': (?=\S)", re.DOTALL)
 _TWO_OF = re.compile(r'Field "(\w+)" is specified along with field "(\w+)"')
 _TWICE = re.compile(r'should not have multiple "(\w+)" fields')
@@ -33,48 +33,48 @@ _INTEGERS = (
 )  # fmt: skip
 _QUOTES = ('"', "'")
 _CLOSING = {"{": "}", "<": ">", "[": "]"}
-_DIGITS = 100  # More than any number of an enumeration has, and Python reads no more than a few thousand.
-_ENOUGH = 50  # Mistakes after which the rest of a text is not looked at.
+_DIGITS = 100  # More than any enum's number has. Python refuses to parse thousands of digits.
+_ENOUGH = 50  # mistakes after which the scan stops
 
 
 @dataclass(frozen=True)
 class ConfigText:
-    """A configuration as it was read."""
+    """A parsed configuration."""
 
-    config: ModelConfig | None  # None where the text cannot be parsed.
-    problems: tuple[Finding, ...]  # All errors: Triton would refuse this text.
+    config: ModelConfig | None  # None if the text cannot be parsed.
+    problems: tuple[Finding, ...]  # All of them are errors: Triton would refuse this text.
     lines: Mapping[str, int]
-    """Where fields stand, from 1. Elements of lists have numbers from 0, entries of maps their key:
+    """The lines of fields, from 1. Paths have the index of list elements, from 0, and the key of map entries:
     `input[0].dims`, `parameters["key"]`."""
 
     def line(self, path: str) -> int:
-        """Return the line of a field, else of the nearest that it is within, else 1."""
+        """Return the line of a field, else of the nearest enclosing one, else 1."""
         while path and path not in self.lines:
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
         return self.lines.get(path, 1)
 
 
 def read_config(text: str, file: str = CONFIG) -> ConfigText:
-    """Read a text; whatever is wrong with it is among the problems, with its line in `file`."""
-    # Triton's parser takes no byte order mark; to go on without it shows what else is wrong.
+    """Parse a text. Its problems have their line in `file`."""
+    # Triton's parser refuses a byte order mark. Without it, the other problems can be found too.
     bare = text.removeprefix(_BOM)
     seen = _Scan(bare, file)
     with suppress(text_format.ParseError):
         seen.fields(ModelConfig.DESCRIPTOR)
     problems = list(seen.strict)
     if bare != text:
-        what = "the file begins with a byte order mark, which Triton does not take"
-        problems.append(error(what, f"{file}:1", do="save it without"))
+        what = "the file starts with a byte order mark, which Triton refuses"
+        problems.append(error(what, f"{file}:1", do="save it without the mark"))
     config = ModelConfig()
     try:
-        with warnings.catch_warnings(action="ignore"):  # protobuf's own, about escape sequences that are none
+        with warnings.catch_warnings(action="ignore"):  # protobuf warns about invalid escape sequences
             text_format.Parse(bare, config)
     except (text_format.ParseError, ValueError, RecursionError) as failure:
         problems += seen.refused
         problem = _problem(failure, file)
         for number, line in enumerate(bare.splitlines(), 1):
             if found := _TEMPLATE.search(line):
-                what = f"{found[1]} is the template {found[2]}, which is not filled in"
+                what = f"the template {found[2]} in {found[1]} is not filled in"
                 problems.append(error(what, f"{file}:{number}", do="write the value"))
                 problem = problems[-1]
         if not seen.refused and problem.where not in {each.where for each in seen.strict}:
@@ -84,7 +84,7 @@ def read_config(text: str, file: str = CONFIG) -> ConfigText:
 
 
 def parse_config(text: str, where: str = CONFIG) -> ModelConfig:
-    """Return the configuration of a text; raises UsageError about the first thing that Triton would refuse in it."""
+    """Return the configuration of a text. Raises UsageError for the first problem that Triton would refuse."""
     read = read_config(text, where)
     for problem in errors(read.problems):
         raise UsageError(problem.what, where=problem.where, why=problem.why, do=problem.do)
@@ -92,7 +92,7 @@ def parse_config(text: str, where: str = CONFIG) -> ModelConfig:
 
 
 def config_text(config: ModelConfig) -> str:
-    """Return the text of a configuration: the same for the same configuration, maps in the order of their keys."""
+    """Return the text of a configuration. It is deterministic: maps are sorted by key."""
     return str(text_format.MessageToString(config, as_utf8=True))
 
 
@@ -105,25 +105,25 @@ def _problem(failure: Exception, file: str) -> Finding:
         why = "a model has one scheduler or policy, not two"
         return error(f"'{two[1]}' and '{two[2]}' exclude each other", where, why, "keep one of them")
     if twice := _TWICE.search(message):
-        return error(f"'{twice[1]}' stands twice", where, "it may be given once only", "keep one of them")
+        return error(f"'{twice[1]}' appears twice", where, "only one is allowed", "keep one of them")
     return error(f"column {column}: {message}", where, "the text is not in protobuf's text format")
 
 
 class _Scan:
-    """Goes through the tokens of a text beside the descriptors of what they stand for: places only, never values.
+    """Walks the tokens of a text and their descriptors, for the places of fields and for errors.
 
-    Protobuf's own parser, which reads the values, keeps no line numbers, and stops at the first thing that is wrong.
+    Protobuf's own parser keeps no line numbers, and stops at the first error.
     """
 
     def __init__(self, text: str, file: str) -> None:
         self.lines: dict[str, int] = {}
-        self.refused: list[Finding] = []  # What protobuf's parser refuses as well.
-        self.strict: list[Finding] = []  # What protobuf's Python parser takes and Triton's C++ parser does not.
+        self.refused: list[Finding] = []  # Protobuf's parser refuses these as well.
+        self.strict: list[Finding] = []  # Protobuf's Python parser accepts these, but Triton's C++ parser does not.
         self._file = file
         self._tokens = text_format.Tokenizer(text.split("\n"))
 
     def fields(self, message: Any, prefix: str = "", closing: str = "") -> dict[str, str]:
-        """Go through a message's fields, and return those that are scalars, as written; raises ParseError."""
+        """Walk a message's fields, and return the scalars as written. Raises ParseError."""
         counts: Counter[str] = Counter()
         scalars: dict[str, str] = {}
         while not self._tokens.LookingAt(closing):
@@ -173,7 +173,7 @@ class _Scan:
         return ""
 
     def _map_entry(self, entry: Any, path: str, line: int, closing: str) -> None:
-        """Go through an entry of a map, whose path has its key, which may stand anywhere in it."""
+        """Walk an entry of a map. Its path has the key, which may be at any place in the entry."""
         outer, self.lines = self.lines, {"": line}
         try:
             key = self.fields(entry, "", closing).get("key", "").strip("\"'")
@@ -188,16 +188,16 @@ class _Scan:
         if _is_mark(token):
             raise self._lost()
         is_text = token.startswith(_QUOTES)
-        while is_text and self._tokens.token.startswith(_QUOTES):  # texts side by side are one
+        while is_text and self._tokens.token.startswith(_QUOTES):  # adjacent texts are one text
             self._take()
         if known.enum_type is not None:
             if not _is_value(token, known.enum_type):
                 self._refuse(line, *unknown_enum_value(token, known), also_triton=_INTEGER.fullmatch(token) is not None)
         elif is_text and (wrong := _NO_ESCAPE.search(token)):
-            what = f"{wrong[1]} in a text is no escape sequence"
+            what = f"{wrong[1]} is not a valid escape sequence"
             self.strict.append(error(what, f"{self._file}:{line}", do=r"write \\ for a backslash"))
         elif not is_text and known.cpp_type in _INTEGERS and token != "-" and not _INTEGER.fullmatch(token):
-            what = f"{token} is no whole number as Triton reads them"
+            what = f"Triton does not read {token} as a whole number"
             self.strict.append(error(what, f"{self._file}:{line}", do="write digits only"))
         return token
 
@@ -225,7 +225,7 @@ class _Scan:
     def _take(self) -> str:
         token = self._tokens.token
         if not token or (token.startswith(_QUOTES) and (len(token) == 1 or token[-1] != token[0])):
-            raise self._lost()  # the text has ended, or one in quotes has no end
+            raise self._lost()  # the text has ended, or a quoted text has no end
         self._tokens.NextToken()
         return str(token)
 
@@ -233,7 +233,7 @@ class _Scan:
         return int(self._lost().GetLine() or 1)
 
     def _lost(self) -> text_format.ParseError:
-        return self._tokens.ParseError("")  # type: ignore[arg-type]  # it takes a text, whatever its stubs say
+        return self._tokens.ParseError("")  # type: ignore[arg-type]  # it takes a text, unlike its stubs
 
 
 def _is_mark(token: str) -> bool:
@@ -241,7 +241,7 @@ def _is_mark(token: str) -> bool:
 
 
 def _is_value(token: str, enum: Any) -> bool:
-    """Tell whether it is a value's name or number; parsers take any number, and make different things of it."""
+    """Return whether a token is a value's name or number. Parsers accept any number, with different results."""
     if not _INTEGER.fullmatch(token):
         return token in enum.values_by_name
     base = 16 if "x" in token.lower() else 10
@@ -258,7 +258,7 @@ def _not_a_message(known: Any, token: str) -> tuple[str, str, str]:
     ]
     example = f"{fits[0]}: {token}" if len(fits) == 1 else "…"
     return (
-        f"'{known.name}' holds fields of its own, not a value",
+        f"'{known.name}' contains fields, not a value",
         f"its fields are: {', '.join(one.name for one in inner)}",
         f"write {known.name} {{ {example} }}",
     )

@@ -1,4 +1,4 @@
-"""Names that people write for those that Triton knows, and the nearest of those."""
+"""Common wrong names for Triton's names, and the most similar known names."""
 
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -29,19 +29,19 @@ _OTHER_NAMES = {
     "lightgbm": "fil",
     "sklearn": "fil",
 }
-"""Where the known name that is most alike is not the one meant, or none is alike enough."""
-_COMPARED = 200  # Names among which the nearest is looked for: it takes a while, and each of many errors would.
+"""For names whose most similar known name is not the intended one, or not similar enough."""
+_COMPARED = 200  # Limit of known names to compare, because comparing is slow and there may be many errors.
 _POOLS = (
-    "a model has no memory pool of its own: Triton's pools are the server's",
-    "take it out; --pinned-memory-pool-byte-size and --cuda-memory-pool-byte-size are options of the server",
+    "a model has no memory pool: Triton's pools belong to the server",
+    "remove it. The server's options are --pinned-memory-pool-byte-size and --cuda-memory-pool-byte-size",
 )
 _NOT_THERE = {
     "memory_pool_byte_size": _POOLS,
     "memory_pool_alignment": _POOLS,
     "memory_pool_size": _POOLS,
     "model_config": (
-        "config.pbtxt is the model's configuration, and nothing is around it",
-        "write its fields themselves; there is no model_config { … }",
+        "config.pbtxt contains the fields of the model's configuration directly",
+        "write its fields without model_config { … }",
     ),
 }
 
@@ -53,18 +53,18 @@ def nearest(word: str, known: Collection[str]) -> str | None:
 
 
 def closest(word: str, known: Collection[str], otherwise: str = "") -> str:
-    """Return what to do about a word that is not known; of very many, the nearest is not looked for."""
+    """Return a hint with the most similar name, or `otherwise`."""
     near = nearest(word, known) if len(known) <= _COMPARED else None
     return f"did you mean '{near}'?" if near else otherwise
 
 
 def value_name(enum: Any, number: int) -> str:
-    """Return the name of an enum's value; a number that it does not know is its own name."""
+    """Return the name of an enum's value, or the number if it has none."""
     return str(enum.Name(number)) if number in enum.values() else str(number)
 
 
 def unknown_field(name: str, message: Any) -> tuple[str, str, str]:
-    """Return what, why and what to do about a field that a message, given by its descriptor, does not have."""
+    """Return what, why and the remedy for a field that is not in the message of this descriptor."""
     inside = "" if message is ModelConfig.DESCRIPTOR else f" within {_words(message)}"
     what = f"there is no field '{name}'{inside}"
     if name in _NOT_THERE:
@@ -81,18 +81,18 @@ def unknown_field(name: str, message: Any) -> tuple[str, str, str]:
         return what, f"it is a field of {home}", do
     if (near := nearest(name, known)) is not None:
         return what, "", f"did you mean '{near}'?"
-    return what, "", f"fields here are: {', '.join(sorted(known))}"
+    return what, "", f"the fields here are {', '.join(sorted(known))}"
 
 
 def unknown_enum_value(word: str, field: Any) -> tuple[str, str, str]:
-    """Return what, why and what to do about a value that a field, given by its descriptor, does not have."""
+    """Return what, why and the remedy for a value that is not in the enum of this field."""
     known = [name for name in field.enum_type.values_by_name if name not in ("TYPE_INVALID",)]
     bare = word.strip("\"'")
-    what = f"'{bare}' is no value of '{field.name}'"
+    what = f"'{bare}' is not a value of '{field.name}'"
     if bare in known:
-        return f"{word} stands in quotes", "", f"write {bare} without quotes"
+        return f"{word} is in quotes", "", f"write {bare} without quotes"
     near = nearest(bare, known) or next((name for name in known if name.endswith(f"_{bare.upper()}")), None)
-    return what, "", f"did you mean {near}?" if near else f"it has the values {', '.join(known)}"
+    return what, "", f"did you mean {near}?" if near else f"use one of {', '.join(known)}"
 
 
 def _messages(message: Any) -> Iterator[Any]:
@@ -108,7 +108,7 @@ def _messages(message: Any) -> Iterator[Any]:
 
 
 def _words(message: Any) -> str:
-    """Return the name by which a message stands in config.pbtxt: ModelDynamicBatching is dynamic_batching."""
+    """Return the name of a message in config.pbtxt: ModelDynamicBatching is dynamic_batching."""
     names = {
         field.name
         for home in _messages(ModelConfig.DESCRIPTOR)

@@ -1,4 +1,4 @@
-"""Makes the entry of a model: its files laid out as Triton wants them, and its config.pbtxt."""
+"""Creates the entry of a model: its files in Triton's layout, and its config.pbtxt."""
 
 import os
 import shutil
@@ -20,12 +20,12 @@ from .entry import read_entry
 from .frameworks.reading import Reading
 from .text import CONFIG, config_text
 
-_MAY_BATCH = "all tensors have a variable first dimension: where it is the batch, --max-batch-size N lets Triton batch"
+_MAY_BATCH = "all tensors have a variable first dimension. If it is the batch, pass --max-batch-size N to use batches"
 
 
 @dataclass(frozen=True)
 class NewEntry:
-    """An entry that was made."""
+    """A created entry."""
 
     folder: Path
     framework: Framework
@@ -37,19 +37,19 @@ class NewEntry:
 def new_entry(
     name: str, source: Path, parent: Path, options: Options, *, framework: Framework | None = None
 ) -> NewEntry:
-    """Make the entry `name` in the folder `parent` of a model's file or folder.
+    """Create the entry `name` in the directory `parent` from a model's file or directory.
 
-    The entry appears whole, and nothing is overwritten. Raises UsageError, also for what Triton would refuse.
+    The entry appears atomically, and nothing is overwritten. Raises UsageError, also if Triton would refuse the entry.
     """
     if not is_name(name):
-        raise UsageError(f"{name!r} is no name for a model", do=RULE)
+        raise UsageError(f"{name!r} is not a valid name of a model", do=RULE)
     folder = parent / name
     check_free(folder)
     framework = detect(source, framework)
     reading = READERS[framework](source)
     try:
         config = complete(reading, name, options)
-    except ValueError as error:  # protobuf's
+    except ValueError as error:  # raised by protobuf
         what = "a number is too large, or too small, for Triton's configuration"
         raise UsageError(what, where=source, why=str(error)) from None
     parent.mkdir(parents=True, exist_ok=True)
@@ -60,11 +60,11 @@ def new_entry(
         if refused := errors(findings):
             what = "Triton would refuse this entry"
             raise UsageError(what, where=name, why="\n" + indent("\n".join(hints_once(map(str, refused))), "    "))
-        staged.chmod(0o755)  # of mkdtemp's 0700, with which no server could read it
+        staged.chmod(0o755)  # mkdtemp's 0700 would keep servers from reading it
         try:
             staged.rename(folder)
         except OSError:
-            check_free(folder)  # somebody else may have made one meanwhile
+            check_free(folder)  # another process may have created one meanwhile
             raise
     except BaseException:
         shutil.rmtree(staged, ignore_errors=True)
@@ -76,8 +76,8 @@ def new_entry(
 
 
 def staging(parent: Path, name: str) -> Path:
-    """Return a new folder on the same file system: outside of `parent` where that can be, for Triton may be polling it,
-    and takes every folder there for a model.
+    """Return a new directory on the same file system. If possible, it is outside `parent`, which Triton may poll: it
+    treats every directory there as a model.
     """
     above = parent.resolve().parent
     if os.access(above, os.W_OK) and above.stat().st_dev == parent.stat().st_dev:
@@ -98,7 +98,7 @@ def _lay(staged: Path, config: Any, reading: Reading) -> None:
 
 
 def check_free(folder: Path) -> None:
-    """Raise UsageError where something is in the place of an entry already."""
+    """Raise UsageError if the path of an entry exists."""
     if os.path.lexists(folder):
-        do = "take it away first, or name another folder"
-        raise UsageError("it is there already, and is not overwritten", where=folder, do=do)
+        do = "remove it, or choose another directory"
+        raise UsageError("it exists already and is not overwritten", where=folder, do=do)

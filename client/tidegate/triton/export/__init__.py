@@ -1,1 +1,1 @@
-"""Makes entries of scikit-learn models as they were trained: converted to ONNX, and then compared."""
+"""Exports scikit-learn models as entries: converts them to ONNX, and compares the results."""

@@ -1,27 +1,28 @@
-"""What Triton makes of a repository that `tidegate.publishing` writes, and its configuration.
+"""The config.pbtxt of published models, and how Triton treats the repository of `tidegate.publishing`.
 
-    <repository>/<model>/config.pbtxt     computed (config.py): which versions are served, what aliases stand for
-                        /labels.txt …     what else the configuration's owner has beside its version folder
+    <repository>/<model>/config.pbtxt     generated (config.py): the served versions and the aliases
+                        /labels.txt …     other files of the configuration's owner, outside its version directory
 
-What that rests on, as Triton 2.51 does it in poll mode
-(tests/client/triton/publishing/test_publishing_triton.py shows it):
+This relies on the following behaviour of Triton 2.51 in poll mode, which
+tests/client/triton/publishing/test_publishing_triton.py verifies:
 
-- A version that the configuration does not name is not looked at. A configuration may name versions that are not
-  there: the others serve. One that names none that is there is a load that fails: what served before serves on.
-- Of a model whose folder is there it lets go under one configuration alone, that of an ensemble of what is not there.
-- When only the set of served versions changes, only what is new is loaded; what goes is drained. Those that were served
-  before are not loaded again.
-- When anything else of the configuration changes, an alias too, or a file beside the versions, every served version is
-  loaded a second time beside the one that answers, and then they change places. No call is refused; until then each
-  needs its memory twice. (A comment, or the same text again, changes nothing.)
-- When one version fails to load, all that served before serve on; Triton tries again at every poll.
-- A configuration that cannot be read leaves the last good one in force.
-- A folder of a model without a configuration may be loaded as whatever Triton takes it for: so a new model first has
-  a configuration that names no version that is there.
-- When files of a version are deleted, or renamed, while it is being loaded, Triton's polling may stop for good: a
-  Python model's process that misses its program ends, and is waited for. What is loaded a second time is told to be
-  ready all the while. So a model is withdrawn, and its folder goes when Triton has let go of it; and what is removed
-  is what has not been served for a while.
-- Where Triton may write the repository, its Python backend puts `__pycache__` into versions, and then loads them twice,
-  since they have changed: mount it read-only. (No variable keeps it from that, for its Python runs isolated.)
+- Triton ignores versions that the configuration does not list. If some listed versions do not exist, it serves the
+  others. If none exists, the load fails, and Triton keeps serving what it served before.
+- Triton unloads a model whose directory exists under one configuration only: an ensemble of models that do not exist.
+- If only the set of served versions changes, Triton loads the new versions and drains the removed ones. It does not
+  reload the others.
+- After any other change (an alias, other fields, a file next to the versions), Triton loads every served version a
+  second time and then switches. It refuses no call, but needs the memory twice until then. Comments
+  and unchanged text have no effect.
+- If one version fails to load, Triton keeps serving what it served before, and retries at every poll.
+- If the configuration cannot be read, the last valid one stays in force.
+- Triton may load a model without a configuration with guessed settings. So a new model first gets a configuration
+  that lists no existing version.
+- If files of a version are deleted or renamed while Triton loads it, Triton's polling may stop for good. A Python
+  model's process exits without its program, and Triton waits for it. During a second load, Triton reports the model as
+  ready. So a model is withdrawn first, and its directory is removed after Triton has unloaded it. Only versions that
+  have not been served for a while are removed.
+- If Triton can write to the repository, its Python backend creates `__pycache__` in versions. Triton then loads them
+  again, because they changed. So mount the repository read-only. No variable prevents this, because the backend's
+  Python runs isolated.
 """

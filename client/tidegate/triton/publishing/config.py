@@ -1,6 +1,7 @@
-"""The config.pbtxt of a published model: its owner's, with the versions that are served and what aliases stand for.
+"""Generates the config.pbtxt of a published model: its owner's, with the served versions and the aliases.
 
-Pure. Triton has one configuration for all versions of a model; the version whose entry it comes from owns it.
+Pure functions. Triton has one configuration for all versions of a model. The owner is the version whose entry it
+comes from.
 """
 
 import re
@@ -21,9 +22,9 @@ CONFIG: Final = "config.pbtxt"
 NOT_READY: Final = "is not at ready state"
 PREFIX: Final = "tidegate."
 _HEAD: Final = "# Published by tidegate, with the configuration of version {}. Edits here are lost.\n"
-"""The first line. A comment, for when Triton sees anything else change it loads every version anew."""
+"""The first line. It is a comment, because Triton reloads every version if anything else changes."""
 _OWNER: Final = re.compile(re.escape(_HEAD).replace(r"\{\}", "([1-9][0-9]{0,17})"))
-_NEVER: Final = 10**18  # Larger than any version's number.
+_NEVER: Final = 10**18  # larger than any version's number
 _OF_NOTHING: Final = """
 platform: "ensemble"
 input { name: "IN" data_type: TYPE_BOOL dims: 1 }
@@ -34,22 +35,22 @@ ensemble_scheduling { step {
 } }
 """
 _MODEL_FOLDERS: Final = ("$$TRITON_MODEL_DIRECTORY/", f"{triton.REPOSITORY_ROOT}/{{}}/")
-"""How parameters name the model's folder: those of the Python backend, and those of TensorRT-LLM's."""
+"""Prefixes of the model's directory in parameters: the Python backend's, and TensorRT-LLM's."""
 
 
 def published_config(
     entry_config: str, *, model: str, owner: int, served: Collection[int], aliases: Mapping[str, int]
 ) -> str:
-    """Return the text of config.pbtxt: the same arguments give the same text.
+    """Return the text of config.pbtxt. The same arguments give the same text.
 
-    `entry_config` is that of the version `owner`, and nothing else of the text tells the owner: Triton would load every
-    version anew. Raises UsageError where it cannot be read, or an alias stands for a version that is not served.
+    `entry_config` is that of the version `owner`. Only a comment names the owner: otherwise Triton would reload every
+    version. Raises UsageError if it cannot be parsed, or if an alias has a version that is not served.
     """
     if not served:
         raise UsageError(f"model {model} would serve no version", do="remove the model instead")
     for alias, version in aliases.items():
         if version not in served:
-            raise UsageError(f"alias {alias} of model {model} stands for version {version}, which is not served")
+            raise UsageError(f"alias {alias} of model {model} is version {version}, which is not served")
     config = _parse(entry_config)
     config.name = model
     config.version_policy.Clear()
@@ -76,14 +77,15 @@ def _in_model_folder(path: str, owner: int) -> str:
 
 
 def closed_config(config: str) -> str:
-    """Return the configuration with no version that there is: Triton then loads nothing of the model."""
+    """Return the configuration without an existing version, under which Triton loads nothing of the model."""
     return _without_versions(_parse(config), config)
 
 
 def withdrawn_config(config: str) -> str:
-    """Return the configuration under which Triton lets go of the model: an ensemble of what is not there.
+    """Return the configuration that makes Triton unload the model: an ensemble of models that do not exist.
 
-    That is the one model of a folder that is there which a Triton that polls unloads: its files may be being loaded.
+    A polling Triton unloads a model with an existing directory only under such a configuration. The directory must
+    stay, because its files may be being loaded.
     """
     withdrawn = _parse(_OF_NOTHING)
     with suppress(UsageError):
@@ -92,14 +94,14 @@ def withdrawn_config(config: str) -> str:
 
 
 def _without_versions(of: Any, config: str) -> str:
-    """Return a configuration of no version that there is, with the owner that a text has."""
+    """Return a configuration without an existing version, with the owner of another text."""
     of.version_policy.specific.versions[:] = [_NEVER]
     head = found[0] if (found := _OWNER.match(config)) else ""
     return head + text_format.MessageToString(of, as_utf8=True)
 
 
 def read_published(text: str) -> Published:
-    """Return what a configuration says; raises UsageError where Triton's protobuf cannot read it."""
+    """Parse a configuration. Raises UsageError if Triton's protobuf cannot read it."""
     config = _parse(text)
     start = triton.ALIAS_PARAMETER
     texts = {key: each.string_value for key, each in sorted(config.parameters.items()) if key.startswith(start)}
@@ -111,7 +113,7 @@ def read_published(text: str) -> Published:
 
 
 def loaded_at_once(one: str | None, other: str) -> int:
-    """Return how many versions are loaded at one time while a configuration takes another's place."""
+    """Return how many versions are in memory at one time while one configuration replaces the other."""
     after = set(read_published(other).served)
     before = set(read_published(one).served) if one is not None else set()
     if one is not None and all(each.startswith("version_policy") for each in config_differences(one, other)):
@@ -120,7 +122,7 @@ def loaded_at_once(one: str | None, other: str) -> int:
 
 
 def config_differences(one: str, other: str) -> list[str]:
-    """Return what differs in meaning, a field a line, such as `input[0].dims[0]: 3 → 4`; nothing where they agree."""
+    """Return the differences in meaning, one field per line, such as `input[0].dims[0]: 3 → 4`."""
     before, after = dict(_leaves(_parse(one))), dict(_leaves(_parse(other)))
     return [
         f"{path}: {before.get(path, 'nothing')} → {after.get(path, 'nothing')}"
@@ -134,12 +136,12 @@ def _parse(text: str) -> Any:
     try:
         text_format.Parse(text, config)
     except text_format.ParseError as error:
-        raise UsageError(f"{CONFIG} cannot be read: {error}", do="tidegate model check says more") from None
+        raise UsageError(f"{CONFIG} cannot be read: {error}", do="run `tidegate model check` for details") from None
     return config
 
 
 def _leaves(message: Message, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the path of every field that is set, and its value; a message that is set and empty is one of them."""
+    """Yield the path and value of every field that is set, including set but empty messages."""
     fields: Any = message.ListFields()
     if path and not fields:
         yield path, "{}"

@@ -1,4 +1,4 @@
-"""The corpus as model repository entries, and what is found in each."""
+"""The corpus as model repository entries, and the findings about each."""
 
 import shutil
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ CORPUS = Path(__file__).parent / "corpus"
 EXPECTED = CORPUS / "expected.txt"
 GOOD, IGNORED, BAD, ELSEWHERE = KINDS = ("good", "ignored", "bad", "elsewhere")
 Files = Mapping[str, str | bytes | Path]
-"""Contents, or files and folders that have them, by their paths below the entry."""
+"""Contents, or the files and directories that contain them, by path in the entry."""
 MODEL = (CORPUS / "model.py").read_text("utf-8")
 MODELS = {
     "onnxruntime": "model.onnx",
     "openvino": "model.xml",
     "pytorch": "model.pt",
 }
-"""What each kind of model has in its version; no backend of the test's Triton ever reads it."""
+"""The file of each kind of model. No backend of the test's Triton reads it."""
 TENSORS = """\
 input { name: "IN" data_type: TYPE_FP32 dims: [ 4 ] }
 output { name: "OUT" data_type: TYPE_FP32 dims: [ 4 ] }
@@ -40,9 +40,9 @@ sequence_batching { state { input_name: "S" output_name: "T" data_type: TYPE_FP3
 """
 
 
-def texts(*said: str) -> bytes:
-    """Return texts as Triton has them, each with its length before it."""
-    return b"".join(len(each).to_bytes(4, "little") + each.encode() for each in said)
+def texts(*message: str) -> bytes:
+    """Return texts in Triton's format, each after its length."""
+    return b"".join(len(each).to_bytes(4, "little") + each.encode() for each in message)
 
 
 LAYOUTS: dict[str, dict[str, Files]] = {
@@ -143,7 +143,7 @@ def names(kind: str) -> list[str]:
 
 
 def entry(folder: Path, config: str, files: Files | None = None, name: str = "m") -> Path:
-    """Write an entry into a folder, of a model for the Python backend unless there are other files; return its own."""
+    """Write an entry, by default of the Python backend, into a directory. Return the entry's directory."""
     return write_files(folder / name, {"config.pbtxt": config, **({"1/model.py": MODEL} if files is None else files)})
 
 
@@ -181,19 +181,19 @@ def _model(config: str, version: Path) -> None:
 
 
 def configs(repository: Path) -> dict[str, ModelConfig]:
-    """Return the configurations that can be read, by the names of their models."""
+    """Return the parseable configurations by model name."""
     read = {folder.name: read_entry(folder).config for folder in repository.iterdir()}
     return {name: config for name, config in read.items() if config is not None}
 
 
 def found(repository: Path, name: str, models: Mapping[str, ModelConfig]) -> list[Finding]:
-    """Return what is found in one, for a server without a GPU: by itself, and among all the others."""
+    """Return the findings about one entry, for a server without a GPU: by itself, and with all the others."""
     entry = read_entry(repository / name)
     return in_order([*check_entry(entry, gpus=0), *check_entry(entry, gpus=0, models=models)])
 
 
 def described(repository: Path) -> str:
-    """Return what is found in each, as people read it."""
+    """Return the text of all findings."""
     parts = []
     models = configs(repository)
     for kind in KINDS:

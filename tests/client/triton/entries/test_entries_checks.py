@@ -1,4 +1,4 @@
-"""What a check says where the test's Triton has no word: other backends, other servers, newer and stricter ones."""
+"""Findings that the test's Triton cannot confirm: other backends, other servers, newer and stricter ones."""
 
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ ROWS = TENSORS.replace("IN", "input__0").replace("OUT", "output__0")
 EVERYTHING = (CORPUS / "elsewhere" / "everything.pbtxt").read_text("utf-8")
 
 
-def said(folder: Path, config: str, files: Files | None = None) -> list[str]:
+def message(folder: Path, config: str, files: Files | None = None) -> list[str]:
     return [str(finding) for finding in check_entry(entry(folder, config, files))]
 
 
@@ -46,7 +46,7 @@ def said(folder: Path, config: str, files: Files | None = None) -> list[str]:
 )
 def test_each_backend_finds_its_file_or_it_is_an_error(tmp_path: Path, config: str, file: str) -> None:
     tensors = ROWS if "fil" in config else TENSORS
-    assert said(tmp_path / "with", f"{config}\n{tensors}", {f"1/{file}": "{}" if file == "model.json" else ""}) == []
+    assert message(tmp_path / "with", f"{config}\n{tensors}", {f"1/{file}": "{}" if file == "model.json" else ""}) == []
     (finding,) = check_entry(entry(tmp_path / "without", f"{config}\n{tensors}", {"1/weights.bin": ""}))
     assert finding.severity is Severity.ERROR
     assert file.split("/model.onnx")[0] in finding.what
@@ -63,7 +63,7 @@ def test_each_backend_finds_its_file_or_it_is_an_error(tmp_path: Path, config: s
         ("model.py", "python"),
     ],
 )
-def test_a_file_tells_the_backend_where_nothing_is_said(tmp_path: Path, file: str, backend: str) -> None:
+def test_a_file_determines_the_backend_by_default(tmp_path: Path, file: str, backend: str) -> None:
     own = entry(tmp_path, TENSORS, {f"1/{file}": MODEL if file.endswith(".py") else ""})
     assert check_entry(own, backends={backend}) == []
     (finding,) = check_entry(own, backends={"fil"})
@@ -85,13 +85,13 @@ ACCELERATED = (
 PACKED = CONFIG + 'parameters {\n key: "EXECUTION_ENV_PATH"\n value { string_value: "%s" } }\n'
 INSIDE = PACKED % "$$TRITON_MODEL_DIRECTORY/env.tar.gz"
 HALF = {"1/weights": "", "2/model.py": MODEL}
-LACKS = "1: error: model.py is not there"
+LACKS = "1: error: model.py is missing"
 SAID: tuple[tuple[str, Files | None, dict[str, Any], tuple[str, ...]], ...] = (
     (ARCHITECTURES + TENSORS, {"1/h100.plan": ""}, {"backends": {"tensorrt"}}, ()),
     (f'backend: "own"\n{TENSORS}', {"1/libtriton_own.so": ""}, {"backends": {"python"}}, ()),
     ('backend: "python"', {"1/model.py": COMPLETING}, {}, ()),
     (CONFIG, {"1/model.py": f"open('ran', 'w')\n{MODEL}"}, {}, ()),
-    (CONFIG, {"1/model.py": f"{MODEL}\nx = {'-' * 50000}1\n"}, {}, ()),  # too deep for a look
+    (CONFIG, {"1/model.py": f"{MODEL}\nx = {'-' * 50000}1\n"}, {}, ()),  # nested too deeply to check
     (VERSIONS, PUBLISHED | {"3/model.py": MODEL, "7/model.py": MODEL}, {}, ()),
     (
         f'backend: "onnx"\n{TENSORS}',
@@ -111,7 +111,7 @@ SAID: tuple[tuple[str, Files | None, dict[str, Any], tuple[str, ...]], ...] = (
     (f"{CONFIG}instance_group {{ kind: KIND_GPU }}\n", None, {"gpus": 0}, ("error: KIND_GPU",)),
     *((f"{CONFIG}instance_group {{ gpus: [ 0, 1 ] }}\n", None, {"gpus": gpus}, ()) for gpus in (None, 2)),
     (f"{CONFIG}instance_group {{ gpus: [ 0, 1 ] }}\n", None, {"gpus": 1}, ("error: gpus: [0, 1]",)),
-    # Triton 2.51 reads what lies outside; newer ones refuse labels that climb out (core, model.cc).
+    # Triton 2.51 reads files outside. Newer ones refuse labels outside the model (core, model.cc).
     *(
         (CONFIG.replace('name: "OUT"', f'name: "OUT" label_filename: "{path}"'), None, {}, ("error: the labels",))
         for path in CLIMBING
@@ -132,7 +132,7 @@ SAID: tuple[tuple[str, Files | None, dict[str, Any], tuple[str, ...]], ...] = (
 
 
 @pytest.mark.parametrize(("config", "files", "options", "expected"), SAID)
-def test_a_check_says_this_and_no_more(
+def test_a_check_has_exactly_these_findings(
     tmp_path: Path,
     config: str,
     files: Files,
@@ -147,9 +147,9 @@ def test_a_check_says_this_and_no_more(
     assert not (tmp_path / "ran").exists()  # a program is never run
 
 
-def test_a_hopeless_name_is_said(tmp_path: Path) -> None:
+def test_a_name_without_a_similar_one_is_refused(tmp_path: Path) -> None:
     (finding,) = errors(check_entry(read_entry(entry(tmp_path, CONFIG), "../m")))
-    assert "no name for a model" in finding.what
+    assert "not a valid name of a model" in finding.what
 
 
 def test_findings_are_in_the_order_of_their_lines_errors_first(tmp_path: Path) -> None:

@@ -1,5 +1,3 @@
-"""Options and what files tell, made one configuration."""
-
 from pathlib import Path
 from typing import Any
 
@@ -49,30 +47,30 @@ def parsed(text: str) -> Any:
             'output { name: "y" data_type: TYPE_STRING dims: 3 }'
         ),
     ],
-    ids=["the file's shapes", "without the batch", "what was chosen", "what is not told"],
+    ids=["the file's shapes", "without the batch", "what was chosen", "not in the file"],
 )  # fmt: skip
-def test_what_files_tell_and_options_say_is_one_configuration(
-    reading: Reading, options: dict[str, Any], expected: str
-) -> None:
+def test_files_and_options_give_one_configuration(reading: Reading, options: dict[str, Any], expected: str) -> None:
     assert complete(reading, "m", Options(**options)) == parsed(f'name: "m" {expected}')
 
 
 @pytest.mark.parametrize(
-    ("reading", "options", "said"),
+    ("reading", "options", "message"),
     [
         (FIXED, {"max_batch_size": 8}, "'x' is FP32 [1, 3]"),
-        (SCALAR, {}, "single number"),
+        (SCALAR, {}, "is a scalar"),
         (BATCHED, {"inputs": ["xx::3"]}, "did you mean x"),
-        (UNTOLD, {"inputs": ["x:FP32:3"]}, "nobody knows\n  do: say them: --input NAME:TYPE:DIMS"),
+        (UNTOLD, {"inputs": ["x:FP32:3"]}, "nobody knows\n  do: add --input NAME:TYPE:DIMS"),
         (UNTOLD, {"inputs": ["x::3"], "outputs": ["y:FP32:3"]}, "--input x:TYPE:DIMS"),
         (UNTOLD, {"inputs": ["image"]}, "NAME:TYPE:DIMS"),
         (UNTOLD, {"inputs": [":FP32:3"]}, "NAME:TYPE:DIMS"),
         (UNTOLD, {"inputs": ["a:FP31:3"]}, "mean FP32?"),
-        (UNTOLD, {"inputs": ["a:FP32:0"]}, "are no dimensions"),
-        (UNTOLD, {"inputs": ["a:FP32:3x4"]}, "are no dimensions"),
+        (UNTOLD, {"inputs": ["a:FP32:0"]}, "are not dimensions"),
+        (UNTOLD, {"inputs": ["a:FP32:3x4"]}, "are not dimensions"),
     ],
 )
-def test_what_does_not_fit_or_makes_no_sense_is_refused(reading: Reading, options: dict[str, Any], said: str) -> None:
+def test_what_does_not_fit_or_makes_no_sense_is_refused(
+    reading: Reading, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(UsageError) as caught:
         complete(reading, "m", Options(**options))
-    assert said in str(caught.value)
+    assert message in str(caught.value)

@@ -1,6 +1,6 @@
-"""What a check says of a configuration whose tensors are not those of the model's own file.
+"""Findings about configurations whose tensors differ from those of the model's file.
 
-The verdicts are those of the backends' own code (see `checks.contents`): the Triton of the tests has none of them.
+The expectations follow the backends' own code (see `checks.contents`), because the test's Triton has none of them.
 """
 
 import tracemalloc
@@ -30,7 +30,7 @@ BATCHES = "max_batch_size: 8\n"
 
 
 def network(x: list[Any] | None, y: list[Any] | None, more: tuple[str, ...] = ()) -> bytes:
-    """Return a network that takes x, and other scalars, and gives y."""
+    """Return a network with the input x, further scalars, and the output y."""
     inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, x)]
     inputs += [helper.make_tensor_value_info(name, TensorProto.INT32, ["batch", 1]) for name in more]
     output = helper.make_tensor_value_info("y", TensorProto.FLOAT, y)
@@ -38,7 +38,9 @@ def network(x: list[Any] | None, y: list[Any] | None, more: tuple[str, ...] = ()
     return helper.make_model(graph).SerializeToString()
 
 
-def said(folder: Path, config: str, x: list[Any] | None, y: list[Any] | None, more: tuple[str, ...] = ()) -> list[str]:
+def message(
+    folder: Path, config: str, x: list[Any] | None, y: list[Any] | None, more: tuple[str, ...] = ()
+) -> list[str]:
     own = entry(folder, ONNX + config, {"1/model.onnx": network(x, y, more)})
     return [str(finding) for finding in check_entry(own)]
 
@@ -60,7 +62,7 @@ def said(folder: Path, config: str, x: list[Any] | None, y: list[Any] | None, mo
     ],
 )
 def test_what_the_backend_takes_is_fine(tmp_path: Path, config: str, x: list[Any], y: list[Any]) -> None:
-    assert said(tmp_path, config, x, y) == []
+    assert message(tmp_path, config, x, y) == []
 
 
 @pytest.mark.parametrize(
@@ -68,23 +70,23 @@ def test_what_the_backend_takes_is_fine(tmp_path: Path, config: str, x: list[Any
     [
         (X.replace('"x"', '"input"') + Y, [3], [2], "the model has no input 'input'"),
         (X + Y.replace('"y"', '"Y"'), [3], [2], "the model has no output 'Y'"),
-        (X.replace("FP32", "INT64") + Y, [3], [2], "input 'x' is TYPE_INT64, and the model has TYPE_FP32"),
-        (X + Y.replace("FP32", "FP16"), [3], [2], "output 'y' is TYPE_FP16, and the model has TYPE_FP32"),
-        (X + Y, [4], [2], "input 'x' has dims [3], and the model [4]"),
-        (X.replace("[ 3", "[ -1") + Y, [4], [2], "input 'x' has dims [-1], and the model [4]"),
-        (X + Y, [1, 3], [2], "input 'x' has dims [3], and the model [1, 3]"),
-        (X + Y.replace("[ 2", "[ -1"), [3], [2], "output 'y' has dims [-1], and the model [2]"),
-        (BATCHES + X + Y, [3], [2], "max_batch_size is 8, and the model takes no batches: 'x'"),
-        (BATCHES + X + Y, [8, 3], [8, 2], "max_batch_size is 8, and the model takes no batches: 'x'"),
-        (BATCHES, [8, 3], ["b", 2], "max_batch_size is 8, and the model takes no batches: 'x'"),
+        (X.replace("FP32", "INT64") + Y, [3], [2], "input 'x' is TYPE_INT64, but the model has TYPE_FP32"),
+        (X + Y.replace("FP32", "FP16"), [3], [2], "output 'y' is TYPE_FP16, but the model has TYPE_FP32"),
+        (X + Y, [4], [2], "input 'x' has dims [3], but the model [4]"),
+        (X.replace("[ 3", "[ -1") + Y, [4], [2], "input 'x' has dims [-1], but the model [4]"),
+        (X + Y, [1, 3], [2], "input 'x' has dims [3], but the model [1, 3]"),
+        (X + Y.replace("[ 2", "[ -1"), [3], [2], "output 'y' has dims [-1], but the model [2]"),
+        (BATCHES + X + Y, [3], [2], "max_batch_size is 8, but the model takes no batches: 'x'"),
+        (BATCHES + X + Y, [8, 3], [8, 2], "max_batch_size is 8, but the model takes no batches: 'x'"),
+        (BATCHES, [8, 3], ["b", 2], "max_batch_size is 8, but the model takes no batches: 'x'"),
         (
             BATCHES + X.replace("[ 3", "[ 8, 3") + Y,
             [None, 3],
             [None, 2],
-            "input 'x' has dims [8, 3], and the model [3], without the batch",
+            "input 'x' has dims [8, 3], but the model [3], without the batch",
         ),
-        (X + Y, ["batch", 3], ["batch", 2], "input 'x' has dims [3], and the model [-1, 3]"),
-        (X + Y, [], [2], "input 'x' has dims [3], and the model []"),
+        (X + Y, ["batch", 3], ["batch", 2], "input 'x' has dims [3], but the model [-1, 3]"),
+        (X + Y, [], [2], "input 'x' has dims [3], but the model []"),
         (
             BATCHES + X.replace("3 ]", "3 ] allow_ragged_batch: true") + Y + "dynamic_batching { }",
             [None, 3],
@@ -96,7 +98,7 @@ def test_what_the_backend_takes_is_fine(tmp_path: Path, config: str, x: list[Any
 def test_what_the_backend_refuses_is_an_error(
     tmp_path: Path, config: str, x: list[Any], y: list[Any], expected: str
 ) -> None:
-    found = [each for each in said(tmp_path, config, x, y) if "error" in each.split("\n")[0]]
+    found = [each for each in message(tmp_path, config, x, y) if "error" in each.split("\n")[0]]
     assert expected in found[0]
     assert found[0].startswith("config.pbtxt:")
     assert "1/model.onnx has" in found[0]
@@ -106,16 +108,16 @@ def test_an_input_that_is_not_declared_is_an_error_and_those_that_triton_fills_a
     control = 'sequence_batching { control_input { name: "%s" control { kind: CONTROL_SEQUENCE_START '
     control += "int32_false_true: [ 0, 1 ] } } }"
     batch = (["batch", 3], ["batch", 2], ("start",))
-    assert said(tmp_path / "with", BATCHES + X + Y + control % "start", *batch) == []
-    (missing,) = said(tmp_path / "without", BATCHES + X + Y, *batch)
-    assert "error: the model takes the input 'start', which is not declared" in missing
-    (other,) = said(tmp_path / "other", BATCHES + X + Y + control % "begin", *batch)
+    assert message(tmp_path / "with", BATCHES + X + Y + control % "start", *batch) == []
+    (missing,) = message(tmp_path / "without", BATCHES + X + Y, *batch)
+    assert "error: the model has the input 'start', which is not declared" in missing
+    (other,) = message(tmp_path / "other", BATCHES + X + Y + control % "begin", *batch)
     assert "error: the model has no input 'begin'" in other
 
 
 def test_an_output_whose_size_the_file_leaves_open_is_not_sure(tmp_path: Path) -> None:
-    """ONNX Runtime works sizes out that the file does not tell, and Triton compares with those."""
-    (warned,) = said(tmp_path, X + Y, [3], ["n"])
+    """ONNX Runtime infers sizes that the file does not contain, and Triton compares with those."""
+    (warned,) = message(tmp_path, X + Y, [3], ["n"])
     assert "warning: output 'y' has dims [2]" in warned
 
 
@@ -127,7 +129,7 @@ def test_weights_are_not_read_however_large(tmp_path: Path) -> None:
     graph = model.graph.SerializeToString()
     weights = helper.make_tensor("w2", TensorProto.FLOAT, [0], b"", raw=True).SerializeToString()
     own = entry(tmp_path, ONNX + X + Y, {"1/empty": b""})
-    with (own / "1" / "model.onnx").open("wb") as file:  # a graph that ends with weights, of which nothing is written
+    with (own / "1" / "model.onnx").open("wb") as file:  # a graph with weights at the end, as a sparse file
         data = b"\x4a" + varint(size)
         inner = b"\x2a" + varint(len(weights) + len(data) + size) + weights + data
         file.write(b"\x3a" + varint(len(graph) + len(inner) + size) + graph + inner)
@@ -146,8 +148,8 @@ def test_weights_are_not_read_however_large(tmp_path: Path) -> None:
 )
 def test_a_file_that_is_no_model_is_an_error(tmp_path: Path, content: bytes) -> None:
     (found,) = errors(check_entry(entry(tmp_path, ONNX + X + Y, {"1/model.onnx": content})))
-    assert (found.where, "no ONNX model" in found.what) == ("1/model.onnx", True)
-    with pytest.raises(UsageError, match="no ONNX model"):
+    assert (found.where, "not a readable ONNX model" in found.what) == ("1/model.onnx", True)
+    with pytest.raises(UsageError, match="not a readable ONNX model"):
         read_tensors(tmp_path / "m" / "1" / "model.onnx")
 
 
@@ -178,9 +180,9 @@ COMPARED: Files = {
         (VINO + NAMED + PROBABLE, None),
         (VINO + NAMED.replace("FP32", "FP16") + PROBABLE, None),
         (VINO + NAMED.replace("[ 3", "[ -1") + PROBABLE, None),
-        (VINO + NAMED + PROBABLE.replace("[ 2", "[ -1"), "output 'probabilities' has dims [-1], and the model [2]"),
+        (VINO + NAMED + PROBABLE.replace("[ 2", "[ -1"), "output 'probabilities' has dims [-1], but the model [2]"),
         (VINO + NAMED.replace("a_name", "x") + PROBABLE, "the model has no input 'x'"),
-        (VINO + NAMED.replace("[ 3", "[ 5") + PROBABLE, "input 'a_name' has dims [5], and the model [3]"),
+        (VINO + NAMED.replace("[ 3", "[ 5") + PROBABLE, "input 'a_name' has dims [5], but the model [3]"),
         (
             VINO
             + 'parameters { key: "RESHAPE_IO_LAYERS" value { string_value: "yes" } }'
@@ -189,7 +191,7 @@ COMPARED: Files = {
             None,
         ),
         (TORCH + X + X.replace("x", "z") + OUT, None),
-        (TORCH + X + OUT, "inputs are declared: 1, and forward takes 2"),
+        (TORCH + X + OUT, "1 inputs are declared, but forward takes 2"),
     ],
 )
 def test_files_of_other_frameworks_are_compared(tmp_path: Path, config: str, expected: str | None) -> None:
@@ -209,4 +211,4 @@ def test_a_forest_that_is_given_rows_of_another_length_is_warned_of(tmp_path: Pa
     files: Files = {"1/model.txt": FILES / "lightgbm_regression.txt"}
     assert check_entry(entry(tmp_path, config % features, files, "right")) == []
     (found,) = check_entry(entry(tmp_path, config % (features + 1), files, "wrong"))
-    assert f"warning: input 'input__0' has dims [{features + 1}], and the forest has {features}" in str(found)
+    assert f"warning: input 'input__0' has dims [{features + 1}], but the forest has {features}" in str(found)

@@ -1,4 +1,4 @@
-"""Our verdict about every entry of the corpus and that of a real Triton are the same."""
+"""A real Triton and our checks agree about every entry of the corpus."""
 
 import re
 import shutil
@@ -33,12 +33,12 @@ from .corpus_entries import (
 Verdicts = dict[str, str]
 Found = dict[str, list[Finding]]
 LOAD_SECONDS = 120.0
-HANGS_SECONDS = 12.0  # A load takes one to five seconds here; one that has not ended by then does not end.
+HANGS_SECONDS = 12.0  # A load takes one to five seconds here. A longer one never ends.
 DEADLY = re.compile("initial_state|model_warmup")
-"""What Triton 2.51 refuses only when the model's instances are there; now and then it dies of that, with SIGSEGV, at
-once or seconds later. So each of these has a Triton of its own."""
+"""Triton 2.51 refuses these only after it has created the model's instances, and sometimes crashes then or seconds
+later (SIGSEGV). So each of them gets a separate Triton."""
 NO_BACKEND = "unable to find backend library"
-HERE = {"python"}  # The backends of the Triton of the tests.
+HERE = {"python"}  # the backends of the test's Triton
 OPTIONS = ("--model-control-mode=explicit", "--strict-readiness=false")
 
 
@@ -57,7 +57,7 @@ def findings(repository: Path) -> Found:
 
 @pytest.fixture(scope="module")
 def verdicts(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
-    """What Triton says about each: nothing when it loads. It has a copy, for it leaves compiled programs behind."""
+    """Triton's error for each entry, empty if it loads. Triton gets a copy, because it writes compiled programs."""
     folder = tmp_path_factory.mktemp("triton")
     copy = shutil.copytree(repository, folder / "models")
     deadly = [name for name in names(BAD) if DEADLY.search((repository / name / CONFIG_NAME).read_text("utf-8"))]
@@ -72,9 +72,9 @@ def verdicts(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Verd
             triton(folder / "triton", copy, options=OPTIONS) as server,
             grpc.InferenceServerClient(server.grpc) as client,
         ):
-            said = dict(zip(harmless, loading.map(lambda name: load(client, name), harmless), strict=True))
+            output = dict(zip(harmless, loading.map(lambda name: load(client, name), harmless), strict=True))
             server.process.check()
-        return said | dict(zip(deadly, loading.map(alone, deadly), strict=True))
+        return output | dict(zip(deadly, loading.map(alone, deadly), strict=True))
 
 
 def load(client: grpc.InferenceServerClient, name: str, seconds: float = LOAD_SECONDS) -> str:
@@ -112,23 +112,23 @@ def test_triton_and_a_check_agree_about_every_entry(verdicts: Verdicts, findings
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Triton]:
-    """A Triton of one test's own, which is left in ruins; its repository is `models`."""
+    """A separate Triton, which the test breaks. Its repository is `models`."""
     (tmp_path / "models").mkdir()
     with not_run("A REAL TRITON"), triton(tmp_path / "triton", tmp_path / "models", options=OPTIONS) as own:
         yield own
 
 
 @pytest.mark.thorough
-def test_what_triton_hangs_over_is_an_error(tmp_path: Path, server: Triton) -> None:
-    """A version without its model, and a folder that begins with a number."""
+def test_an_entry_on_which_triton_hangs_is_an_error(tmp_path: Path, server: Triton) -> None:
+    """A version without its model, and a directory that starts with a number."""
     models = tmp_path / "models"
     folders = [entry(models, CONFIG, {}, "nothing_in_it"), entry(models, CONFIG, name="dated")]
     (folders[0] / "1").mkdir()
     (folders[1] / "2024-11-21").mkdir()
     with grpc.InferenceServerClient(server.grpc) as client, ThreadPoolExecutor(2) as loading:
-        said = list(loading.map(lambda folder: load(client, folder.name, HANGS_SECONDS), folders))
+        output = list(loading.map(lambda folder: load(client, folder.name, HANGS_SECONDS), folders))
         assert not any(client.is_model_ready(folder.name) for folder in folders)
-    assert all(said)
+    assert all(output)
     for folder in folders:
         assert errors(check_entry(folder))
     shutil.rmtree(models / "dated" / "2024-11-21")
@@ -136,8 +136,8 @@ def test_what_triton_hangs_over_is_an_error(tmp_path: Path, server: Triton) -> N
 
 
 @pytest.mark.thorough
-def test_a_folder_whose_number_ends_triton_is_an_error(tmp_path: Path, server: Triton) -> None:
-    """Triton reads the number of a version without looking whether it is too large, and ends: for everybody."""
+def test_a_directory_whose_number_crashes_triton_is_an_error(tmp_path: Path, server: Triton) -> None:
+    """Triton does not check whether the number of a version is too large, and crashes, for all models."""
     folder = entry(tmp_path / "models", CONFIG, name="too_large")
     (folder / ("9" * 20)).mkdir()
     with grpc.InferenceServerClient(server.grpc) as client:

@@ -1,5 +1,3 @@
-"""Which framework a model is of."""
-
 import os
 import pickle
 import zipfile
@@ -28,7 +26,7 @@ REFUSED: tuple[tuple[str, bytes, str], ...] = (
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_files_name_tells_the_framework(tmp_path: Path, name: str) -> None:
+def test_a_files_name_determines_the_framework(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("")
     assert detect(tmp_path / name) is NAMES[name]
     assert detect(tmp_path / name, Framework.ONNX) is Framework.ONNX
@@ -68,8 +66,8 @@ def test_what_is_no_model_to_make_an_entry_of_is_refused(tmp_path: Path) -> None
     (tmp_path / "entry").mkdir()
     (tmp_path / "entry" / "config.pbtxt").write_text("")
     for source, words in (
-        (tmp_path / "model.onnx", "it is neither a file"), (tmp_path, "nor a folder with a model.py"),
-        (tmp_path / "entry", "tidegate model check"), (tmp_path / "nothing", "no such file or folder"),
+        (tmp_path / "model.onnx", "neither a file"), (tmp_path, "nor a directory with a model.py"),
+        (tmp_path / "entry", "tidegate model check"), (tmp_path / "nothing", "it does not exist"),
         (FILES / "legacy.pt", "never loaded"),
     ):  # fmt: skip
         with pytest.raises(UsageError, match=words):

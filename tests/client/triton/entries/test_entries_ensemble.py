@@ -1,5 +1,3 @@
-"""Each step of an ensemble takes and gives what its model declares."""
-
 from pathlib import Path
 
 from tidegate.findings import errors
@@ -34,7 +32,7 @@ def test_shapes_meet_where_one_side_leaves_them_open(tmp_path: Path) -> None:
         return parse_config(tensors("input", "A", "B", dims=dims) + tensors("output", "C", dims=dims))
 
     whole = entry(tmp_path, DIAMOND, {"1/.keep": ""}, "whole")
-    for one in (model("4"), model("-1"), parse_config('backend: "onnxruntime"')):  # the last says no tensors
+    for one in (model("4"), model("-1"), parse_config('backend: "onnxruntime"')):  # the last declares no tensors
         assert found(one, model("4")) == []
     assert found(model("4"), model("5")) == [
         "the tensor 'left' has two shapes", "the tensor 'z' has two shapes", "the tensor 'right' has two shapes",

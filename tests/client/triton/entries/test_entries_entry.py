@@ -1,4 +1,4 @@
-"""Entries are read as they lie there; what cannot be part of a model is said, and nothing is followed."""
+"""Reading of entries: invalid parts are findings, and no links are followed."""
 
 import os
 from pathlib import Path
@@ -73,7 +73,7 @@ def test_a_model_or_a_folder_in_the_place_of_the_config_is_not_read(folder: Path
 
 
 def test_latin_letters_in_a_comment_are_a_warning_and_in_a_value_an_error(folder: Path) -> None:
-    """Triton takes both, but nothing that speaks JSON or gRPC can say such a value."""
+    """Triton accepts both, but clients of JSON or gRPC cannot send such a value."""
     (folder / "config.pbtxt").write_bytes(CONFIG.encode() + b"# caf\xe9\n")
     (problem,) = check_entry(folder)
     assert (problem.severity, problem.where) == (Severity.WARNING, "config.pbtxt:4")

@@ -1,4 +1,4 @@
-"""One field of a right entry is changed, whichever it is: a check notices it, or a real Triton takes the entry."""
+"""One field of a valid entry is changed: a check reports it, or a real Triton accepts the entry."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -62,16 +62,16 @@ RIGHT: dict[str, tuple[str, Files]] = {
 }
 HARMLESS = {
     "fil": ("max_batch_size: 9", "threshold.string_value: '../0.5'", ".backend: None"),
-    "torch": (".platform: ", ".max_batch_size: ", ".data_type: ", ".dims: ", "../", "__0x"),  # the file tells neither
+    "torch": (".platform: ", ".max_batch_size: ", ".data_type: ", ".dims: ", "../", "__0x"),  # not in the file
     "openvino": (".backend: ", "max_batch_size: 9", ".data_type: ", "[-1]", ".input: []", ".output: []"),
     "ensemble": (),
-    "onnx": (".platform: ", ".input: []", ".output: []"),  # Triton finds them out by the file
+    "onnx": (".platform: ", ".input: []", ".output: []"),  # Triton infers them from the file
 }
-"""What is right, too, or is another right model."""
+"""Changes after which the entry is still valid, or is another valid model."""
 
 
 def mutations(message: Any, path: str = "") -> Iterator[tuple[str, Any, Any, list[Any]]]:
-    """Yield every field that is set with the message that has it, its descriptor, and other values for it."""
+    """Yield every set field with its message, its descriptor, and other values for it."""
     for field, value in message.ListFields():
         place = f"{path}.{field.name}"
         if field.is_repeated and not hasattr(value, "items"):
@@ -103,7 +103,7 @@ def _others(field: Any, value: Any) -> list[Any]:
 
 
 def mutated(config: str) -> Iterator[tuple[str, str]]:
-    """Yield each configuration with one field changed, and which field it is."""
+    """Yield each configuration with one field changed, and the name of the field."""
     for number, (_, _, _, values) in enumerate(mutations(parse_config(config))):
         for value in values:
             made = parse_config(config)
@@ -117,7 +117,7 @@ def mutated(config: str) -> Iterator[tuple[str, str]]:
 
 
 def written(name: str, folder: Path, files: Files) -> Iterator[tuple[str, list[Finding]]]:
-    """Write every entry with one field changed; yield what was changed, and what a check finds."""
+    """Write every entry with one field changed. Yield the change and the findings."""
     for number, (what, text) in enumerate(mutated(RIGHT[name][0])):
         own = write_files(folder / f"{name}{number}", {"config.pbtxt": text, **RIGHT[name][1], **files})
         yield what, check_entry(own, gpus=0, backends={"python", "fil", "onnxruntime", "pytorch", "openvino"})
@@ -144,6 +144,6 @@ def test_what_a_check_does_not_notice_a_real_triton_takes(name: str, tmp_path: P
         grpc.InferenceServerClient(server.grpc) as client,
         ThreadPoolExecutor(3) as loading,
     ):
-        said = loading.map(lambda number: load(client, f"{name}{number}", LOAD_SECONDS), silent)
-        refused = {what: refusal for what, refusal in zip(silent.values(), said, strict=True) if refusal}
+        output = loading.map(lambda number: load(client, f"{name}{number}", LOAD_SECONDS), silent)
+        refused = {what: refusal for what, refusal in zip(silent.values(), output, strict=True) if refusal}
     assert refused == {}

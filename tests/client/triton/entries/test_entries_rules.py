@@ -1,6 +1,6 @@
-"""What Triton's source refuses, and the Triton of the tests cannot say: it has the Python backend only.
+"""Rules from Triton's source that the test's Triton cannot confirm, because it has only the Python backend.
 
-The rows follow fil_backend, pytorch_backend and onnxruntime_backend; each right entry has rows that change one thing.
+The rows follow fil_backend, pytorch_backend and onnxruntime_backend. Each valid entry has rows that change one thing.
 """
 
 from pathlib import Path
@@ -83,13 +83,11 @@ REFUSED: dict[str, tuple[str, Files, str, str]] = {
         'cc_model_filenames { key: "9.0" value: "h100.plan" } default_model_filename: "model.plan" platform',
     ),
 }  # fmt: skip
-"""A right entry, and what makes it one that a server refuses."""
+"""A valid entry, and changes that make a server refuse it."""
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_tritons_source_refuses_is_an_error_and_the_right_entry_beside_it_is_none(
-    name: str, tmp_path: Path
-) -> None:
+def test_tritons_rules_are_errors_and_the_valid_entry_has_none(name: str, tmp_path: Path) -> None:
     config, files, right, wrong = REFUSED[name]
     assert config.count(right) == 1 or right == "platform" or right == "backend"
     assert check_entry(entry(tmp_path / "right", config, files)) == []
@@ -144,7 +142,7 @@ MANY = parameter("enable_multi_device", "true")
 
 
 @pytest.mark.parametrize(
-    ("model", "said", "gpus", "refused"),
+    ("model", "group", "gpus", "refused"),
     [
         (OPENVINO, "kind: KIND_CPU", 1, False),
         (OPENVINO, "kind: KIND_GPU", None, True),
@@ -162,11 +160,11 @@ MANY = parameter("enable_multi_device", "true")
         *((ONNX_HERE, f"kind: {kind}", 1, False) for kind in ("KIND_CPU", "KIND_GPU", "KIND_MODEL", "KIND_AUTO")),
     ],
 )
-def test_openvino_takes_instances_on_processors_only_and_tensorrt_on_gpus_only(
-    model: tuple[str, str], said: str, gpus: int | None, refused: bool, tmp_path: Path
+def test_openvino_accepts_only_instances_on_cpus_and_tensorrt_only_on_gpus(
+    model: tuple[str, str], group: str, gpus: int | None, refused: bool, tmp_path: Path
 ) -> None:
-    """What `kind: KIND_AUTO` comes to, which stands there when nothing does, depends on the server."""
-    own = entry(tmp_path, f"{model[0]}\n{TENSORS}instance_group {{ {said} }}\n", {model[1]: ""})
+    """The default `kind: KIND_AUTO` depends on the server."""
+    own = entry(tmp_path, f"{model[0]}\n{TENSORS}instance_group {{ {group} }}\n", {model[1]: ""})
     found = errors(check_entry(own, gpus=gpus))
     assert bool(found) is refused
     assert all("backend refuses KIND_" in each.what for each in found)

@@ -1,4 +1,4 @@
-"""Texts of config.pbtxt are read whole or not at all, and every problem has the line where it stands."""
+"""Parsing of config.pbtxt: completely or not at all, and every problem has its line."""
 
 import time
 
@@ -93,7 +93,7 @@ def test_a_text_that_is_cut_or_changed_anywhere_is_read_or_a_problem(text: str, 
         assert 1 <= int(line) <= changed.count("\n") + 1
 
 
-def test_all_unknown_names_are_said_at_once_with_the_nearest() -> None:
+def test_all_unknown_names_are_reported_together_with_the_nearest() -> None:
     read = read_config('max_batch_sise: 8\ninput {\n  nam: "a"\n  data_type: TYPE_FLOAT64\n}\nbackend: "python"\n')
     assert [(problem.where, problem.do) for problem in read.problems] == [
         ("config.pbtxt:1", "did you mean 'max_batch_size'?"),
@@ -112,28 +112,28 @@ def test_all_unknown_names_are_said_at_once_with_the_nearest() -> None:
         ("control_input { }", "sequence_batching"),
     ],
 )
-def test_what_people_write_in_wrong_places_is_told_where_it_belongs(text: str, says: str) -> None:
+def test_a_field_in_the_wrong_place_is_reported_with_the_right_one(text: str, says: str) -> None:
     (problem,) = read_config(text).problems
     assert says in problem.why + problem.do
 
 
 def test_texts_of_any_size_are_gone_through_once_and_those_of_slips_given_up_early() -> None:
-    begun = time.process_time()  # not the time of others on the machine
+    begun = time.process_time()  # not the time of other processes
     assert len(read_config("a: 1\n" * 20_000).problems) == 50
     assert len(read_config("x { " * 20_000).problems) == 1
     assert read_config('name: "' + 'a\\"' * 100_000).config is None
     assert read_config(f"input {{ data_type: {'9' * 5000} }}").problems
     parameter = 'parameters { key: "%d" value { string_value: "" } }\n'
-    read = read_config("".join(parameter % number for number in range(15_000)))  # the largest that is read
+    read = read_config("".join(parameter % number for number in range(15_000)))  # the size limit
     assert read.line('parameters["14999"].string_value') == 15_000
     assert time.process_time() - begun < 30
 
 
-def test_a_program_that_wants_a_config_is_told_the_place() -> None:
+def test_a_missing_config_is_reported_with_its_place() -> None:
     with pytest.raises(UsageError, match=r"here/config\.pbtxt:2: .*'bakend'[\s\S]*did you mean 'backend'\?"):
         parse_config('name: "a"\nbakend: "python"', "here/config.pbtxt")
     assert parse_config('name: "a"').name == "a"
-    # Nor do unprintable characters of a text reach a terminal.
+    # Unprintable characters of a text do not reach a terminal.
     (problem,) = read_config("name: \x1b[2J").problems
     assert "\x1b" not in str(problem)
     assert r"\x1b" in str(problem)

@@ -1,4 +1,4 @@
-"""Entries that are made: whole or not at all, accepted by `check_entry`, and loaded by the real Triton as meant."""
+"""New entries: atomic, accepted by `check_entry`, and loaded by the real Triton as intended."""
 
 import os
 from pathlib import Path
@@ -41,7 +41,7 @@ MADE: tuple[tuple[str, Framework, Options], ...] = (
 
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
-    """Return a folder with models of those frameworks that have no file among ours."""
+    """Return a directory with models of the frameworks that have no file among ours."""
     folder = tmp_path / "sources"
     folder.mkdir()
     (folder / "net.plan").write_text("ptrt")
@@ -86,7 +86,7 @@ def test_files_arrive_byte_for_byte_and_can_be_read_by_a_server(tmp_path: Path) 
 def test_nothing_that_is_there_is_overwritten(tmp_path: Path) -> None:
     made = make("made", DOUBLE, tmp_path)
     before = (made.folder / "config.pbtxt").stat()
-    with pytest.raises(UsageError, match="not overwritten\n  do: take it away first"):
+    with pytest.raises(UsageError, match="not overwritten\n  do: remove it"):
         make("made", DOUBLE, tmp_path, Options(inputs=["z:FP32:1"], outputs=["y:FP32:3"]))
     assert (made.folder / "config.pbtxt").stat() == before
     (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
@@ -124,12 +124,12 @@ def test_what_triton_would_refuse_or_makes_no_sense_is_not_made(tmp_path: Path) 
         make("made", FILES / "script.pt", tmp_path, gap)
     with pytest.raises(UsageError, match="too large"):
         make("made", DOUBLE, tmp_path, Options(["x:FP32:99999999999999999999"], TENSORS.outputs))
-    with pytest.raises(UsageError, match="no such file or folder"):
+    with pytest.raises(UsageError, match="it does not exist"):
         make("other", tmp_path / "gone", tmp_path, framework=Framework.ONNX)
     assert os.listdir(tmp_path) == []
 
 
-def test_a_framework_can_be_said_and_batches_are_offered_where_they_seem_possible(tmp_path: Path) -> None:
+def test_a_framework_can_be_chosen_and_possible_batches_are_suggested(tmp_path: Path) -> None:
     (tmp_path / "engine").write_bytes(b"?")
     assert make("made", tmp_path / "engine", tmp_path, framework=Framework.TENSORRT).framework is Framework.TENSORRT
     for name, options, offered in (("a", Options(), True), ("b", Options(max_batch_size=2), False)):
@@ -141,15 +141,15 @@ def test_a_real_triton_loads_what_was_made_as_it_was_written_and_it_answers(tmp_
     try:
         installed()
     except CannotBeHadError as error:
-        pytest.skip(f"NOT RUN: {error}; what `tidegate model new` writes is not loaded by a real Triton")
+        pytest.skip(f"NOT RUN: {error}, so no real Triton loaded the entries of `tidegate model new`")
     repository, given = tmp_path / "repository", np.array([[1, 2, 3], [4, 5, 6]], np.float32)
     options = Options(["raw:FP32:3"], ["doubled:FP32:3"], 8, dynamic_batching=True)
     made = make("batched", DOUBLE, repository, options)
     with triton(tmp_path / "triton", repository) as server, grpc.InferenceServerClient(server.grpc) as client:
         theirs = client.get_model_config("batched").config
-        theirs.dynamic_batching.ClearField("preferred_batch_size")  # which Triton chooses where nobody did
-        for field, said in made.config.ListFields():
-            assert said == getattr(theirs, field.name), field.name
+        theirs.dynamic_batching.ClearField("preferred_batch_size")  # Triton's default
+        for field, message in made.config.ListFields():
+            assert message == getattr(theirs, field.name), field.name
         tensor = grpc.InferInput("raw", [2, 3], "FP32")
         tensor.set_data_from_numpy(given)
         assert (client.infer("batched", [tensor]).as_numpy("doubled") == given * 2).all()

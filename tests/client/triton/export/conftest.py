@@ -1,4 +1,4 @@
-"""Tests here need libraries that train and export."""
+"""Tests that need libraries for training and export."""
 
 from pathlib import Path
 
@@ -9,5 +9,5 @@ from .models import have_exporters
 
 @pytest.fixture(autouse=True, scope="session")
 def exporters() -> Path:
-    """Where the libraries are that train and export."""
+    """The directory of the libraries for training and export."""
     return have_exporters()

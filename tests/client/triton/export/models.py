@@ -1,4 +1,4 @@
-"""Small models that were really trained, by libraries in an environment of their own, and how they are exported."""
+"""Small trained models, made with libraries of a separate environment, and their export."""
 
 import sys
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ TARGETS = (ROWS[:, 0] > 0).astype(int) + (ROWS[:, 1] > 0.5)
 
 
 def have_exporters() -> Path:
-    """Let this process find the libraries, after its own, and return where they are; else its tests are left out."""
+    """Add the libraries to this process's path and return their directory, or skip the tests."""
     try:
         packages = site_packages(environment("export", "exporters (scikit-learn)", GLIBC))
     except CannotBeHadError as error:
@@ -39,7 +39,7 @@ def export(*words: object) -> Result:
 
 
 def refused(tmp_path: Path, *words: object, code: ExitCode = ExitCode.USAGE) -> str:
-    """Export what must be refused, with nothing left behind; return what is said."""
+    """Run an export that must be refused and leave nothing behind. Return the message."""
     before = sorted(tmp_path.rglob("*"))
     done = export(*words[:1], tmp_path / "new" / "made", *words[1:])
     assert done.exit_code == code, done.output
@@ -55,7 +55,7 @@ def sample(folder: Path, rows: Any = ROWS[:40]) -> Path:
 
 
 def saved(model: Any, folder: Path, **more: Any) -> Path:
-    """Save a model of scikit-learn as MLflow does, pickled, and return its folder."""
+    """Save a scikit-learn model as MLflow does, pickled. Return its directory."""
     import mlflow.sklearn
 
     mlflow.sklearn.save_model(
@@ -65,7 +65,7 @@ def saved(model: Any, folder: Path, **more: Any) -> Path:
 
 
 def trained(folder: Path) -> Path:
-    """Save a classifier as MLflow does, by skops, which needs no trust; return its folder."""
+    """Save a classifier as MLflow does, with skops, which needs no trust. Return its directory."""
     import mlflow.sklearn
     from sklearn.linear_model import LogisticRegression
 

@@ -1,4 +1,4 @@
-"""A table's columns are those that the model was trained with, by their names, in whatever order they are given."""
+"""Columns of a table are matched by name with those of the training, in any order."""
 
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ def sklearn_model(folder: Path) -> Path:
     return saved(LogisticRegression().fit(table(), LABELS), folder / "model")
 
 
-def test_columns_in_another_order_and_beside_others_make_the_very_same_entry(tmp_path: Path) -> None:
+def test_columns_in_another_order_and_among_others_give_the_same_entry(tmp_path: Path) -> None:
     entries = []
     for name, given in (("same", table()), ("other", table().iloc[:, ::-1].assign(target=LABELS))):
         (tmp_path / name).mkdir()
@@ -40,13 +40,13 @@ def test_columns_in_another_order_and_beside_others_make_the_very_same_entry(tmp
 
 def test_a_column_that_is_called_otherwise_is_refused_with_both_lists(tmp_path: Path) -> None:
     source, given = sklearn_model(tmp_path), csv(table().rename(columns={"age": "years"}), tmp_path)
-    said = refused(tmp_path, source, "--input", given, "--trusted")
-    assert "the inputs lack columns of the model: age" in said
-    trained, there = said.partition("it was trained with ")[2].split("\n")[0].split("; they have ")
+    message = refused(tmp_path, source, "--input", given, "--trusted")
+    assert "the inputs lack columns of the model: age" in message
+    trained, there = message.partition("it was trained with ")[2].split("\n")[0].split(", but they have ")
     assert (trained, there) == ("age, net income, member", "years, net income, member")
 
 
-def test_whole_numbers_beside_others_are_fp32_where_the_exporter_does_not_take_them(tmp_path: Path) -> None:
+def test_mixed_whole_numbers_are_fp32_if_the_exporter_refuses_them(tmp_path: Path) -> None:
     from sklearn import compose, impute, linear_model, pipeline, preprocessing
 
     filled = pipeline.make_pipeline(impute.SimpleImputer(), preprocessing.StandardScaler())

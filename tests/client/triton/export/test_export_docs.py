@@ -1,17 +1,15 @@
-"""docs/export.md: its commands print what it says."""
-
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-from tests.docs.test_docs_models import as_pattern
+from tests.pages import as_pattern
 
 PAGE = (Path(__file__).resolve().parents[4] / "docs/export.md").read_text("utf-8")
 
 
-def test_the_commands_of_the_page_print_what_it_says(tmp_path: Path) -> None:
+def test_the_commands_have_the_output_on_the_page(tmp_path: Path) -> None:
     examples = re.findall(r"^```sh\n(.*?)^```\n\n```text\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     assert len(examples) == PAGE.count("```sh") == 2
     (tmp_path / "bin").mkdir()

@@ -1,4 +1,4 @@
-"""What scikit-learn has trained answers alike as ONNX, or there is no entry."""
+"""scikit-learn models give the same answers as ONNX, or no entry is created."""
 
 import json
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def config(entry: Path) -> ModelConfig:
 
 
 def answers_its_golden_request(entry: Path) -> bool:
-    """Ask the entry's own model, by ONNX Runtime, as the golden request says."""
+    """Run the entry's model with ONNX Runtime and its golden request."""
     golden = read_golden((entry / "golden.json").read_bytes(), "golden.json")
     types = {"FP32": numpy.float32, "INT64": numpy.int64, "BYTES": object}
     inputs = {
@@ -32,12 +32,12 @@ def answers_its_golden_request(entry: Path) -> bool:
     }
     found = ask_exported(entry / "1/model.onnx", Sample(None, inputs, 0), "")
     names = [each.name for each in config(entry).output]
-    said = [{"name": name, "data": each.reshape(-1).tolist()} for name, each in zip(names, found, strict=True)]
-    return golden.differences({"outputs": said}) == []
+    message = [{"name": name, "data": each.reshape(-1).tolist()} for name, each in zip(names, found, strict=True)]
+    return golden.differences({"outputs": message}) == []
 
 
 def made(tmp_path: Path, *words: object) -> Path:
-    """Export what is named, and return the entry, in which `check` finds nothing."""
+    """Export a model, and return the entry, about which `check` finds nothing."""
     done = export(*words[:1], tmp_path / "made", *words[1:])
     assert done.exit_code == 0, done.output
     checked = CliRunner().invoke(app, ["model", "check", "--strict", str(tmp_path / "made")])
@@ -114,13 +114,13 @@ def test_a_model_saved_with_skops_needs_trust_for_types_that_skops_does_not_know
     assert "--trusted" in found
 
 
-def test_programs_are_told_the_largest_difference_of_each_output(tmp_path: Path) -> None:
+def test_json_has_the_largest_difference_of_each_output(tmp_path: Path) -> None:
     done = export(trained(tmp_path), tmp_path / "made", "--input", sample(tmp_path), "--json")
-    said = json.loads(done.stdout)
-    assert said["differences"]["label"] == 0
-    assert 0 < said["differences"]["probabilities"] < 1e-6
-    assert said["rows"] == 40
-    assert said["then"] == f"tidegate register {tmp_path}/made --golden {tmp_path}/made/golden.json"
+    message = json.loads(done.stdout)
+    assert message["differences"]["label"] == 0
+    assert 0 < message["differences"]["probabilities"] < 1e-6
+    assert message["rows"] == 40
+    assert message["then"] == f"tidegate register {tmp_path}/made --golden {tmp_path}/made/golden.json"
 
 
 def test_without_batches_the_rows_are_a_dimension_of_any_size(tmp_path: Path) -> None:
@@ -134,6 +134,6 @@ def test_a_difference_beyond_the_tolerance_is_an_error_and_there_is_no_entry(tmp
     words = ("--input", sample(tmp_path), "--tolerance", "1e-12")
     done = export(trained(tmp_path), tmp_path / "made", *words)
     assert done.exit_code == ExitCode.FOUND
-    assert "answers otherwise than the original" in done.stderr
-    assert "probabilities is off by" in done.stderr
+    assert "answers differently than the original" in done.stderr
+    assert "probabilities differs by" in done.stderr
     assert {each.name for each in tmp_path.iterdir()} == {"sample.npy", "trained"}

@@ -1,4 +1,4 @@
-"""What cannot be exported is one message and an exit code, and leaves nothing behind."""
+"""Refused exports: one message, an exit code, and nothing left behind."""
 
 import pickle
 import sys
@@ -28,7 +28,7 @@ def test_a_pickle_is_not_loaded_unless_it_is_trusted(tmp_path: Path) -> None:
     folder = saved(Ridge().fit(ROWS, TARGETS), tmp_path / "model")
     (folder / "model.pkl").write_bytes(pickle.dumps(Booby()))
     found = refused(tmp_path, folder, "--input", sample(tmp_path))
-    assert "loading it runs whatever code is in it" in found
+    assert "loading it runs any code in it" in found
     assert "--trusted" in found
 
 
@@ -41,19 +41,19 @@ def test_a_model_whose_module_is_not_here_or_that_is_not_fitted_is_named(tmp_pat
     (folder / "model.pkl").write_bytes(b"csteps_of_mine\nMine\n.")
     found = refused(tmp_path, folder, *words)
     assert "No module named 'steps_of_mine'" in found
-    assert "name the folder of your own modules in PYTHONPATH" in found
+    assert "add the directory of your modules to PYTHONPATH" in found
 
 
-def test_what_no_exporter_knows_is_said_with_the_librarys_own_reason(tmp_path: Path) -> None:
+def test_an_unsupported_model_is_reported_with_the_librarys_reason(tmp_path: Path) -> None:
     from sklearn.linear_model import Ridge
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import FunctionTransformer
 
     model = make_pipeline(FunctionTransformer(numpy.sinh), Ridge()).fit(ROWS, TARGETS)
-    said = refused(tmp_path, saved(model, tmp_path / "model"), "--input", sample(tmp_path), "--trusted")
-    assert "this model of sklearn cannot be exported" in said
-    assert "FunctionTransformer" in said
-    assert "tidegate model new" in said
+    message = refused(tmp_path, saved(model, tmp_path / "model"), "--input", sample(tmp_path), "--trusted")
+    assert "this model of sklearn cannot be exported" in message
+    assert "FunctionTransformer" in message
+    assert "tidegate model new" in message
 
 
 def test_rows_that_json_cannot_hold_are_no_golden_request(tmp_path: Path) -> None:
@@ -77,29 +77,33 @@ def test_a_model_whose_answers_depend_on_the_rest_of_their_batch_has_no_batches(
 
     monkeypatch.setattr(entry, "convert", without_mean)
     monkeypatch.setattr(entry, "ask_original", lambda *_: [(ROWS[:40] - ROWS[:40].mean(axis=0)).astype(numpy.float32)])
-    said = refused(tmp_path, trained(tmp_path), "--input", sample(tmp_path), code=ExitCode.FOUND)
-    assert "otherwise than the original in a batch of 1" in said
-    assert "pass --max-batch-size 0" in said
+    message = refused(tmp_path, trained(tmp_path), "--input", sample(tmp_path), code=ExitCode.FOUND)
+    assert "differently than the original in a batch of 1" in message
+    assert "pass --max-batch-size 0" in message
 
 
-def test_a_flavor_of_mlflows_without_an_exporter_is_said(tmp_path: Path) -> None:
+def test_a_flavor_of_mlflow_without_an_exporter_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
-    for flavor, do in (("prophet", "takes other models"), ("pytorch", "torch.onnx.export"), ("lightgbm", "save_model")):
+    for flavor, do in (
+        ("prophet", "only sklearn models"),
+        ("pytorch", "torch.onnx.export"),
+        ("lightgbm", "save_model"),
+    ):
         (tmp_path / "model/MLmodel").write_text(f"flavors:\n  {flavor}: {{}}\n")
-        said = refused(tmp_path, tmp_path / "model", "--input", sample(tmp_path))
-        assert f"it has the flavors {flavor}" in said
-        assert do in said
+        message = refused(tmp_path, tmp_path / "model", "--input", sample(tmp_path))
+        assert f"it has the flavors {flavor}" in message
+        assert do in message
 
 
 @pytest.mark.parametrize("missing", ["skops", "skl2onnx", "onnxruntime"])
-def test_a_library_that_is_missing_is_said_with_the_extra_that_has_it(
+def test_a_missing_library_is_reported_with_its_extra(
     missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, rows = trained(tmp_path), sample(tmp_path)
     monkeypatch.setitem(sys.modules, missing, None)
-    said = refused(tmp_path, file, "--input", rows)
-    assert f"exporting this needs {missing}" in said
-    assert 'pip install "./client[sklearn]"' in said
+    message = refused(tmp_path, file, "--input", rows)
+    assert f"exporting this needs {missing}" in message
+    assert 'pip install "./client[sklearn]"' in message
 
 
 def sparse(folder: Path) -> Path:
@@ -130,28 +134,33 @@ Given = Callable[[Path], Path]
 
 
 @pytest.mark.parametrize(
-    ("source", "given", "words", "said"),
+    ("source", "given", "words", "message"),
     [
-        (trained, sparse, (), "write sparse matrices densely (matrix.toarray())"),
+        (trained, sparse, (), "convert sparse matrices (matrix.toarray())"),
         (trained, of(ROWS[:3, :2]), (), "the model does not answer these inputs"),
         (trained, of(numpy.full((2, FEATURES), numpy.nan)), (), "the model does not answer these inputs"),
         (trained, of(numpy.zeros((0, FEATURES))), (), "at least one"),
         (trained, of(numpy.float32(1)), (), "at least one"),
-        (trained, written("two.json", '{"a": [[1], [2]], "b": [[1]]}'), (), "these inputs are no tensors"),
-        (trained, None, (), "no inputs to compare on"),
+        (
+            trained,
+            written("two.json", '{"a": [[1], [2]], "b": [[1]]}'),
+            (),
+            "these inputs cannot be converted to tensors",
+        ),
+        (trained, None, (), "no inputs to compare"),
         (trained, lambda folder: folder / "none.npy", (), "cannot be read"),
-        (trained, sample, ("--name", "a b"), "'a b' is no name for a model"),
+        (trained, sample, ("--name", "a b"), "'a b' is not a valid name of a model"),
         *((trained, sample, ("--tolerance", each), "--tolerance") for each in ("nan", "inf", "-1", "much")),
-        (lambda folder: folder / "none", sample, (), "this is no folder of MLflow's"),
-        (written("model.txt", "hello"), sample, (), "this is no folder of MLflow's"),
+        (lambda folder: folder / "none", sample, (), "not a directory of MLflow"),
+        (written("model.txt", "hello"), sample, (), "not a directory of MLflow"),
         (broken, sample, (), "sklearn cannot load it"),
     ],
 )
-def test_what_does_not_go_together_is_said(
-    tmp_path: Path, source: Given, given: Given | None, words: tuple[str, ...], said: str
+def test_contradictions_are_refused(
+    tmp_path: Path, source: Given, given: Given | None, words: tuple[str, ...], message: str
 ) -> None:
     inputs = () if given is None else ("--input", given(tmp_path))
-    assert said in refused(tmp_path, source(tmp_path), *inputs, *words)
+    assert message in refused(tmp_path, source(tmp_path), *inputs, *words)
 
 
 def test_a_folder_that_is_there_is_not_overwritten(tmp_path: Path) -> None:

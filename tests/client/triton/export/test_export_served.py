@@ -1,7 +1,7 @@
-"""A real Triton serves exported entries, with their own tensors and batches, and gives the answers of the originals.
+"""A real Triton serves exported entries with their own tensors and batches, and gives the originals' answers.
 
-Its ONNX Runtime backend comes with NVIDIA's images only, and in no package. The test replaces the entry's `backend` by
-the Python backend with a program that runs the entry's `model.onnx` in ONNX Runtime. The rest is the entry's own.
+Its ONNX Runtime backend is only in NVIDIA's images. The test replaces the entry's `backend` by the Python backend,
+with a program that runs the entry's `model.onnx` in ONNX Runtime. The rest of the entry is unchanged.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Repositories: in a folder of a dataset, and in a real S3 (MinIO)."""
+"""Repositories in a dataset's directory, and in a real S3 (MinIO)."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -15,7 +15,7 @@ numbers = count()
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """The folder of a repository, with the dataset's around it."""
+    """The directory of a repository, in that of a dataset."""
     (tmp_path / "dataset" / "models").mkdir(parents=True)
     return tmp_path / "dataset" / "models"
 
@@ -32,7 +32,7 @@ def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
 
 @pytest.fixture
 def url(minio: ObjectStore, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A repository of its own for each test; credentials come by the environment, as AWS's tools take them."""
+    """The URL of a new repository. Credentials come from the environment, as for AWS's tools."""
     cache = {"TIDEGATE_CACHE": str(tmp_path_factory.mktemp("cache"))}
     for name, value in (minio.variables | cache).items():
         monkeypatch.setenv(name, value)

@@ -1,4 +1,4 @@
-"""Entries to publish, small and whole: what half of one looks like is plain."""
+"""Small, complete entries to publish, so that incomplete ones are obvious."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,10 +18,9 @@ import numpy, triton_python_backend_utils as triton
 
 class TritonPythonModel:
     def initialize(self, args):
-        here = os.path.join(args["model_repository"], args["model_version"])
-        with open(os.path.join(here, "weights", "data"), "rb") as data:
+        with open(os.path.join(args["model_repository"], args["model_version"], "weights", "data"), "rb") as data:
             if hashlib.sha256(data.read()).hexdigest() != "{digest}":
-                raise RuntimeError("half of the weights")
+                raise RuntimeError("incomplete weights")
         self.answer = [int(args["model_version"]), {release}, time.time_ns()]
         {more}
 
@@ -53,7 +52,7 @@ class Entry:
         object.__setattr__(self, "manifest", make_manifest(self.model, files))
 
     def write(self, folder: Path) -> None:
-        """Write what is missing in a folder, as fetching does."""
+        """Write the missing files in a directory, like a fetch."""
         for path, content in self.files.items():
             file = folder / path
             if not file.exists():
@@ -66,14 +65,14 @@ def digest(content: bytes) -> str:
 
 
 def entry(release: int, model: str = "m", more: str = "pass", size: int = 1 << 16) -> Entry:
-    """Return an entry for Triton's Python backend; each release has files of its own content."""
+    """Return an entry for Triton's Python backend. Each release has files with other content."""
     weights = bytes([release % 256]) * size
     program = PROGRAM.format(digest=digest(weights), release=release, more=more)
     return Entry(
         {
             "1/model.py": program.encode(),
             "1/weights/data": weights,
-            # A file where Python would put a folder: else Triton's Python backend writes into the version.
+            # A file instead of Python's directory, so that Triton's Python backend cannot write into the version.
             "1/__pycache__": b"",
             "config.pbtxt": CONFIG.format(model=model).encode(),
             "labels.txt": f"release {release}\n".encode() * 3,
@@ -90,7 +89,7 @@ def config(of: Entry, owner: int, served: Sequence[int], **aliases: int) -> str:
 
 @contextmanager
 def changing(where: Path | str, model: str = "m") -> Iterator[Repository]:
-    """Open a repository, and hold the lock of a model."""
+    """Open a repository, and lock a model."""
     repository = open_repository(where)
     with repository.lock(model, "a test"):
         yield repository

@@ -1,4 +1,4 @@
-"""Processes that die at a step: really, by SIGKILL, with nobody to clean up after them."""
+"""Processes that die at a step by SIGKILL, without cleaning up."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from tidegate.publishing import steps
 
 
 def killer(event: int) -> steps.Watch:
-    """Return what kills this process at the n-th event, counted from 0."""
+    """Return a watcher that kills this process at the n-th event, counted from 0."""
     left = event
 
     def kill(_when: str, _step: str) -> None:
@@ -22,7 +22,7 @@ def killer(event: int) -> steps.Watch:
 
 
 def killed(work: Callable[[], object], event: int) -> bool:
-    """Have a process of its own do the work until it is killed at the n-th event; False if it ended before."""
+    """Run the work in a process that is killed at the n-th event. Return False if it ended before."""
     if (child := os.fork()) == 0:
         try:
             steps.watch(killer(event))
@@ -36,6 +36,6 @@ def killed(work: Callable[[], object], event: int) -> bool:
 
 
 def expire(dataset: Path) -> None:
-    """Make the leases in a dataset so old as they are a minute after their holders died."""
+    """Make the leases in a dataset look like a minute after the death of their holders."""
     for lease in dataset.glob(".tidegate/*/*/lease/lease-*"):
         os.utime(lease, (0, 0))

@@ -1,5 +1,3 @@
-"""Opens repositories of Tritons."""
-
 from pathlib import Path
 
 from tidegate import publishing

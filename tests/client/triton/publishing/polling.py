@@ -22,7 +22,7 @@ from .entries import entry, publish
 CANARY = "canary"
 SECONDS = 60.0
 OPTIONS = ("--model-control-mode=poll", "--repository-poll-secs=1", "--exit-on-error=false")
-Answer = tuple[int, int, int]  # Version, release, and when (nanoseconds) it was loaded.
+Answer = tuple[int, int, int]  # version, release, and when (nanoseconds) it was loaded
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,15 @@ class Polling:
         return self.server.process.log.read_text("utf-8", errors="replace")
 
     def settle(self) -> None:
-        """Wait until it has seen what is in the repository now, and has done what follows from it.
+        """Wait until Triton has seen the current repository, and has finished the resulting loads.
 
-        It looks at all models and then loads what has changed, before it looks again: so once it has seen two changes
-        of one model, made one after the other, it has done with all that was there at the first.
+        Triton lists all models and loads the changes before the next poll. So after two successive changes of one model
+        were seen, all changes before the first are done.
         """
         for _ in range(2):
             before = self._looks()
             config = self.root / CANARY / "config.pbtxt"
-            # A new one under the same name, as content it is the same.
+            # A new file of the same name with the same content.
             shutil.copyfile(config, self.staging / "canary")
             (self.staging / "canary").rename(config)
             self.server.process.wait_until(partial(self._looked, before), SECONDS)
@@ -57,7 +57,7 @@ class Polling:
         return self._looks() > before
 
     def ask(self, model: str, version: int | str = "") -> Answer:
-        """Call a model; raises InferenceServerException when that is refused."""
+        """Call a model. Raises InferenceServerException if the call is refused."""
         first, second, third = self._infer(model, version).tolist()
         return first, second, third
 
@@ -76,7 +76,7 @@ class Polling:
 
     @contextmanager
     def called(self, model: str, *versions: int) -> Iterator[list["Caller"]]:
-        """Have these versions called all the time, each by a client of its own."""
+        """Call each of these versions all the time, each with a separate client."""
         callers = [Caller(self, model, version) for version in versions]
         for caller in callers:
             caller.thread.start()
@@ -96,7 +96,7 @@ class Caller:
     model: str
     version: int
     answers: dict[Answer, int] = field(default_factory=dict)
-    """How often each came, in the order in which they came first."""
+    """The responses and their numbers, in the order of their first occurrence."""
     refused: list[str] = field(default_factory=list)
     over: Event = field(default_factory=Event)
     thread: Thread = field(init=False)
@@ -111,16 +111,16 @@ class Caller:
                 self.answers[answer] = self.answers.get(answer, 0) + 1
             except InferenceServerException as error:
                 self.refused.append(f"{time.monotonic():.3f} {error}")
-            time.sleep(0.01)  # leaves a processor to the others
+            time.sleep(0.01)  # leaves CPU time for the others
 
     def calm(self) -> bool:
-        """Tell whether it has had answers, all from one copy of the model, and none was refused."""
+        """Return whether all responses are from one copy of the model, and no call was refused."""
         return len(self.answers) == 1 and not self.refused
 
 
 @contextmanager
 def polling(folder: Path) -> Iterator[Polling]:
-    """Run one over a repository of its own, with a model that tells when it has looked."""
+    """Run a Triton on a new repository, with a model that shows when Triton has polled."""
     root, staging = folder / "models", folder / "elsewhere"
     root.mkdir(parents=True)
     staging.mkdir()

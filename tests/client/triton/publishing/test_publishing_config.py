@@ -1,4 +1,4 @@
-"""The published configuration is the owner's, with what serves and what aliases stand for, in the same words always."""
+"""The published configuration: the owner's, with the served versions and the aliases. Its text is deterministic."""
 
 import pytest
 from google.protobuf import text_format
@@ -43,7 +43,7 @@ def test_it_names_the_versions_that_are_served_and_the_aliases_as_the_proxy_read
     assert list(config.version_policy.specific.versions) == [7, 12]
     assert not config.version_policy.HasField("latest")
     assert config.parameters[f"{ALIAS_PARAMETER}production"].string_value == "7"
-    # An entry brings no aliases of its own.
+    # An entry cannot have aliases.
     text = published_config(OWNERS, model="m", owner=9, served=[9], aliases={})
     assert read_published(text) == Published(9, (9,), {})
 
@@ -51,10 +51,10 @@ def test_it_names_the_versions_that_are_served_and_the_aliases_as_the_proxy_read
 def test_files_of_the_version_folder_are_named_where_the_owner_has_them() -> None:
     config = parsed(published_config(OWNERS, model="m", owner=12, served=[12], aliases={}))
     assert [output.label_filename for output in config.output] == ["labels.txt", "12/labels.txt"]
-    said = {key: config.parameters[key].string_value for key in config.parameters}
-    assert said["EXECUTION_ENV_PATH"] == "$$TRITON_MODEL_DIRECTORY/env.tar.gz"
-    assert said["within"] == "$$TRITON_MODEL_DIRECTORY/12/env.tar.gz"
-    assert said["gpt_model_path"] == "/models/m/12"
+    message = {key: config.parameters[key].string_value for key in config.parameters}
+    assert message["EXECUTION_ENV_PATH"] == "$$TRITON_MODEL_DIRECTORY/env.tar.gz"
+    assert message["within"] == "$$TRITON_MODEL_DIRECTORY/12/env.tar.gz"
+    assert message["gpt_model_path"] == "/models/m/12"
 
 
 def test_all_else_is_the_owners() -> None:
@@ -82,19 +82,19 @@ def test_the_same_is_the_same_text_and_reads_back(aliases: dict[str, int], owner
 
 
 def test_an_alias_of_a_version_that_is_not_served_is_refused() -> None:
-    with pytest.raises(UsageError, match="alias prod of model m stands for version 3, which is not served"):
+    with pytest.raises(UsageError, match="alias prod of model m is version 3, which is not served"):
         published_config(OWNERS, model="m", owner=2, served=[2], aliases={"prod": 3})
     with pytest.raises(UsageError, match="would serve no version"):
         published_config(OWNERS, model="m", owner=2, served=[], aliases={})
 
 
-def test_what_tritons_protobuf_cannot_read_is_refused_and_one_of_somebody_else_has_no_owner() -> None:
+def test_a_configuration_that_protobuf_cannot_read_is_refused_and_a_foreign_one_has_no_owner() -> None:
     with pytest.raises(UsageError, match=r"cannot be read: 2:1 : .*max_batchsize"):
         read_published('name: "m"\nmax_batchsize: 3')
     assert read_published('name: "m" version_policy { all {} }') == Published(None, (), {})
 
 
-def test_of_equal_entries_nothing_that_triton_sees_tells_the_owner() -> None:
+def test_equal_entries_differ_in_nothing_that_triton_reads() -> None:
     entry = 'name: "m" backend: "python"'
     one = published_config(entry, model="m", owner=1, served=[1, 2], aliases={"prod": 1})
     other = published_config(entry, model="m", owner=2, served=[1, 2], aliases={"prod": 1})
@@ -102,7 +102,7 @@ def test_of_equal_entries_nothing_that_triton_sees_tells_the_owner() -> None:
     assert (read_published(one).owner, read_published(other).owner) == (1, 2)
 
 
-def test_differences_are_told_by_field() -> None:
+def test_differences_are_listed_by_field() -> None:
     one = 'name: "m" input { name: "A" data_type: TYPE_FP32 dims: [ 3 ] } dynamic_batching {}'
     other = 'name: "m" input { name: "A" data_type: TYPE_INT8 dims: [ 3, 4 ] }'
     assert config_differences(one, other) == [
@@ -116,14 +116,14 @@ def test_differences_are_told_by_field() -> None:
 def test_a_closed_one_serves_nothing_that_can_be() -> None:
     closed = closed_config(published_config(OWNERS, model="m", owner=2, served=[2], aliases={"prod": 2}))
     assert list(parsed(closed).version_policy.specific.versions) == [10**18]
-    assert read_published(closed) == Published(2, (), {})  # an alias of what is not served is none
+    assert read_published(closed) == Published(2, (), {})  # aliases of versions that are not served do not count
 
 
 def test_a_withdrawn_one_is_an_ensemble_of_nothing_and_keeps_its_owner() -> None:
     withdrawn = withdrawn_config(published_config(OWNERS, model="m", owner=2, served=[2], aliases={"prod": 2}))
     assert (parsed(withdrawn).name, parsed(withdrawn).platform) == ("m", "ensemble")
     [step] = parsed(withdrawn).ensemble_scheduling.step
-    assert not is_name(step.model_name)  # no model can have it
+    assert not is_name(step.model_name)  # so no model can have this name
     assert read_published(withdrawn) == Published(2, (), {})
     assert withdrawn_config(withdrawn) == withdrawn
     assert read_published(withdrawn_config("none {")) == Published(None, (), {})

@@ -1,6 +1,6 @@
-"""A publisher that dies or fails anywhere leaves the old or the new, never half, and the next run completes.
+"""A publisher that dies or fails anywhere leaves the old or the new version complete, and the next run completes.
 
-What a real Triton makes of it: test_life_interrupted.py.
+test_life_interrupted.py covers this with a real Triton.
 """
 
 import errno
@@ -68,7 +68,7 @@ QUICK = (a_new_model, a_second_version)
 
 @pytest.fixture
 def begun(tmp_path: Path, work: Work) -> Path:
-    """The dataset as it is before the work."""
+    """The dataset before the work."""
     (tmp_path / "before" / "models").mkdir(parents=True)
     for earlier in LIFE[: LIFE.index(work)]:
         earlier(tmp_path / "before" / "models")
@@ -106,14 +106,14 @@ def assert_whole(root: Path, before: dict[str, bytes], after: dict[str, bytes]) 
         for fault in ((0, TidegateError), (errno.ENOSPC, UnfinishedError), (errno.ESTALE, UnreachableError))
     ],
 )
-def test_whoever_is_killed_or_whose_volume_fails_at_any_step_leaves_the_old_or_the_new(
+def test_a_kill_or_a_failed_volume_at_any_step_leaves_the_old_or_the_new(
     begun: Path, work: Work, number: int, kind: type[TidegateError]
 ) -> None:
     before = tree(begun / "models")
     expected = copy(begun)
     work(expected)
     after = tree(expected)
-    for place in count():  # Files come in parallel, so that runs differ in their order, and a little in their number.
+    for place in count():  # Files are written in parallel, so runs differ in order, and slightly in number.
         root = copy(begun)
         if not (fails_at(place, number, kind, partial(work, root)) if number else killed(partial(work, root), place)):
             break
@@ -128,7 +128,7 @@ def test_whoever_is_killed_or_whose_volume_fails_at_any_step_leaves_the_old_or_t
 
 
 def fails_at(place: int, number: int, kind: type[TidegateError], work: Callable[[], None]) -> bool:
-    """Have the n-th event fail, and see that it is reported, unless it is only of giving the lease back.
+    """Let the n-th event fail, and check that it is reported, unless only the release of the lease failed.
 
     On a full volume the lease is tried twice. Return False if the work has fewer events.
     """
@@ -137,7 +137,7 @@ def fails_at(place: int, number: int, kind: type[TidegateError], work: Callable[
 
     def fail(when: str, step: str) -> None:
         if when == "after" and step.startswith("create lease-"):
-            return  # a lease that could not be written is not there
+            return  # a lease that could not be written does not exist
         if next(left, None) == 0:
             failed.append(step)
             raise OSError(number, os.strerror(number))

@@ -1,4 +1,4 @@
-"""A repository in a folder that others may write, too: versions come whole, and no link is followed."""
+"""A repository in a directory that others can write to: versions appear atomically, and no link is followed."""
 
 import os
 import shutil
@@ -29,7 +29,7 @@ def repository(root: Path) -> Repository:
 
 @pytest.fixture
 def victim(tmp_path: Path) -> Path:
-    """A folder with all that would be taken for one's own."""
+    """A directory with the same content, to which links point."""
     folder = tmp_path / "victim"
     for path in ("7/f", "m/7/f", "models/m/lock", "labels.txt", "notes/1.txt", "2/f", "1/.entry/f", "config.pbtxt"):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -38,9 +38,9 @@ def victim(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "said"),
+    ("spoilt", "message"),
     [
-        (lambda folder: (folder / "1/model.py").unlink(), "1/model.py is not there"),
+        (lambda folder: (folder / "1/model.py").unlink(), "1/model.py is missing"),
         (lambda folder: (folder / "1/extra").write_text(""), "1/extra is in no manifest"),
         (lambda folder: os.truncate(folder / "1/weights/data", 9), "1/weights/data has 9 bytes instead of 65536"),
         (lambda folder: (folder / "1/link").symlink_to("/etc/passwd"), "1/link is a link or a special file"),
@@ -50,13 +50,13 @@ def victim(tmp_path: Path) -> Path:
     ids=["missing", "stray", "truncated", "link", "folder link", "pipe"],
 )
 def test_what_is_not_what_was_registered_never_comes_in(
-    root: Path, repository: Repository, spoilt: Callable[[Path], object], said: str
+    root: Path, repository: Repository, spoilt: Callable[[Path], object], message: str
 ) -> None:
     with repository.lock("m", "a test"):
         staged = repository.staging("m", 1)
         ONE.write(staged)
         spoilt(staged)
-        with pytest.raises(IntegrityError, match=said):
+        with pytest.raises(IntegrityError, match=message):
             repository.publish("m", 1, staged, ONE.manifest, config(ONE, 1, [1]))
     assert tree(root) == {}
 
@@ -157,7 +157,7 @@ def test_what_the_configuration_may_need_stays(root: Path, repository: Repositor
     publish(root, TWO, 2, [1, 2])
     with repository.lock("m", "a test"):
         repository.write_config("m", config(ONE, 1, [2]))
-        with pytest.raises(RefusedError, match="the configuration comes from it"):
+        with pytest.raises(RefusedError, match="the configuration is based on it"):
             repository.remove_version("m", 1)
         (root / "m" / "config.pbtxt").write_text('name: "m" version_policy { all {} }')
         with pytest.raises(RefusedError, match="tidegate did not write the configuration"):
@@ -167,10 +167,10 @@ def test_what_the_configuration_may_need_stays(root: Path, repository: Repositor
     assert read_published(repository.config("m") or "").served == ()
 
 
-def test_what_does_not_fit_is_told_before_it_is_fetched(repository: Repository) -> None:
+def test_a_model_that_does_not_fit_is_refused_before_it_is_fetched(repository: Repository) -> None:
     with (
         repository.lock("m", "a test"),
-        pytest.raises(UnfinishedError, match=r"needs 1152921504606846976 bytes more, and [0-9]+ are free"),
+        pytest.raises(UnfinishedError, match=r"needs 1152921504606846976 more bytes, but only [0-9]+ are free"),
     ):
         repository.staging("m", 1, size=1 << 60)
 
@@ -187,16 +187,16 @@ def test_strays_are_found(root: Path, repository: Repository) -> None:
     (root / "m" / "labels.txt").write_text("other")
     assert repository.strays("m", {1: ONE.manifest, 2: TWO.manifest}) == [
         "1/weights/__pycache__/model.cpython-311.pyc is in no manifest "
-        "(Python wrote it: Triton's mount of the repository should be read-only)",
+        "(Python wrote it: mount the repository read-only in Triton)",
         "2/weights/stray is in no manifest",
-        "labels.txt is of no version that is served",
-        "notes/2.txt is of no version that is served",
-        "notes/mine.txt is of no version that is served",
+        "labels.txt does not belong to a served version",
+        "notes/2.txt does not belong to a served version",
+        "notes/mine.txt does not belong to a served version",
         "version 7 is not registered",
     ]
     assert repository.strays("m", {1: ONE.manifest, 2: TWO.manifest, 7: TWO.manifest})[2:] == [
-        "labels.txt is not as version 7 has it",
-        "notes/mine.txt is of no version that is served",
+        "labels.txt differs from version 7",
+        "notes/mine.txt does not belong to a served version",
     ]
     assert repository.differences("m", 1, ONE.manifest) == []
     assert repository.differences("m", 2, TWO.manifest) == ["2/weights/stray is in no manifest"]
@@ -206,7 +206,7 @@ def test_what_is_missing_or_changed_is_found_to_the_byte(root: Path, repository:
     publish(root, ONE, 1)
     (root / "m" / "labels.txt").unlink()
     (stray,) = repository.strays("m", {1: ONE.manifest})
-    assert stray == "labels.txt is not there, which version 1 has beside its folder"
+    assert stray == "labels.txt is missing, but version 1 needs it"
     publish(root, ONE, 1)
     assert repository.strays("m", {1: ONE.manifest}) == []
     for path in ONE.files:
@@ -215,13 +215,13 @@ def test_what_is_missing_or_changed_is_found_to_the_byte(root: Path, repository:
         file.write_bytes(ONE.files[path][:-1] + b"?")
     assert len(repository.differences("m", 1, ONE.manifest)) == len(ONE.files)
     (root / "m" / "1" / "model.py").unlink()
-    assert "1/model.py is not there" in repository.differences("m", 1, ONE.manifest)
-    with pytest.raises(IntegrityError, match=r"1/model\.py is not there"):
+    assert "1/model.py is missing" in repository.differences("m", 1, ONE.manifest)
+    with pytest.raises(IntegrityError, match=r"1/model\.py is missing"):
         publish(root, ONE, 1)
 
 
 @pytest.mark.parametrize("umask", [0o002, 0o077], ids=oct)
-def test_everybody_may_read_it_whatever_the_umask(root: Path, umask: int) -> None:
+def test_all_users_can_read_it_whatever_the_umask(root: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
         publish(root, ONE, 1)
@@ -262,7 +262,7 @@ def test_a_file_that_could_be_run_can_be_run_wherever_triton_reads_it(
             assert bool(place.stat().st_mode & 0o111) == (path in programs), place
 
 
-def test_a_configuration_is_newer_than_the_one_before_whatever_the_clocks_say(root: Path) -> None:
+def test_a_configuration_is_newer_than_the_previous_one_whatever_the_clocks(root: Path) -> None:
     publish(root, ONE, 1)
     ahead = (root / "m" / "config.pbtxt").stat().st_mtime_ns + 3600 * 10**9
     os.utime(root / "m" / "config.pbtxt", ns=(ahead, ahead))
@@ -271,11 +271,11 @@ def test_a_configuration_is_newer_than_the_one_before_whatever_the_clocks_say(ro
 
 
 def test_a_repository_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match="no such folder"):
+    with pytest.raises(NotFoundError, match="does not exist"):
         open_repository(tmp_path / "not-mounted")
 
 
-def test_the_age_of_a_configuration_is_told(tmp_path: Path) -> None:
+def test_the_age_of_a_configuration_is_known(tmp_path: Path) -> None:
     folder = tmp_path / "models" / "m"
     folder.mkdir(parents=True)
     repository = open_repository(tmp_path / "models")

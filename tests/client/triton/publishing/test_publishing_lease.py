@@ -1,4 +1,4 @@
-"""One publisher at a time: processes that race, a holder that dies, one that was stopped for long."""
+"""One publisher at a time: processes that race, a holder that dies, and one that was stopped for long."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ def lease(store: Store, who: str) -> Lease:
 
 @contextmanager
 def another_process(work: Callable[[], None]) -> Iterator[int]:
-    """Have another process work until it is killed."""
+    """Run the work in another process until it is killed."""
     if (child := os.fork()) == 0:
         try:
             work()
@@ -72,10 +72,12 @@ def is_free(store: Store) -> bool:
 
 def test_another_publisher_learns_who_holds_it_until_it_is_given_back(store: Store) -> None:
     with lease(store, "Ada").held():
-        with pytest.raises(BusyError, match=r"Ada is at it since 2\d\d\d-\S+ \(process \d+ on \S+\)") as told:
+        with pytest.raises(
+            BusyError, match=r"Ada has been publishing since 2\d\d\d-\S+ \(process \d+ on \S+\)"
+        ) as caught:
             lease(store, "Bob").held().__enter__()
-        assert told.value.retry_after is not None
-        assert 0 < told.value.retry_after <= Lease.EXPIRY_SECONDS
+        assert caught.value.retry_after is not None
+        assert 0 < caught.value.retry_after <= Lease.EXPIRY_SECONDS
     for _ in range(3):
         assert is_free(store)
     assert len(store.sizes(FOLDER)) == 2
@@ -145,9 +147,9 @@ def test_a_holder_that_was_stopped_for_long_writes_nothing_more(
     publish(where, entry(1), 1)
     repository = open_repository(where)
     before = repository.config("m")
-    monkeypatch.setattr(Lease, "_beat", lambda *_: None)  # as of a stopped process
+    monkeypatch.setattr(Lease, "_beat", lambda *_: None)  # like a stopped process
     monkeypatch.setattr(Lease, "EXPIRY_SECONDS", 5.0)
-    monkeypatch.setattr(Lease, "BEAT_SECONDS", 2.0)  # S3 tells times in whole seconds.
+    monkeypatch.setattr(Lease, "BEAT_SECONDS", 2.0)  # S3 has times in whole seconds
     with repository.lock("m", "Ada"):
         staged = repository.staging("m", 2)
         entry(2).write(staged)
@@ -156,7 +158,7 @@ def test_a_holder_that_was_stopped_for_long_writes_nothing_more(
             lambda: repository.publish("m", 2, staged, entry(2).manifest, config(entry(2), 2, [1, 2])),
             lambda: repository.write_config("m", config(entry(1), 1, [1], prod=1)),
         ):
-            with pytest.raises(BusyError, match="may be changed by another publisher"):
+            with pytest.raises(BusyError, match="another publisher may be changing model"):
                 change()
     assert (repository.versions("m"), repository.config("m")) == ([1], before)
 
@@ -164,8 +166,8 @@ def test_a_holder_that_was_stopped_for_long_writes_nothing_more(
 @pytest.mark.parametrize("text", ["\0" * 50_000, "\x1b[2Jroot\n  do: run evil", ""])
 def test_a_lease_that_is_nonsense_is_held_for_a_while(root: Path, text: str) -> None:
     FolderStore(root).put(f"{FOLDER}/lease-1", text.encode(), create=True)
-    with pytest.raises(BusyError, match="another publisher is at it") as told:
+    with pytest.raises(BusyError, match="another publisher holds the lease") as caught:
         publish(root, entry(1), 1)
-    assert "evil" not in str(told.value)
+    assert "evil" not in str(caught.value)
     expire(root.parent)
     assert publish(root, entry(1), 1) is True

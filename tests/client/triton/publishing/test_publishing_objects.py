@@ -1,4 +1,4 @@
-"""A repository in a real S3 (MinIO): the configuration comes last, and who is stopped leaves the old or the new."""
+"""A repository in a real S3 (MinIO): the configuration is last, so a stopped publisher leaves the old or the new."""
 
 import os
 from collections.abc import Callable
@@ -39,11 +39,11 @@ def test_a_new_model_is_closed_until_all_of_it_is_there(url: str, repository: Re
     assert len(files) >= 2 * 4
     assert all(text is not None and read_published(text).served == () for _, text in files)
     assert repository.config("m") == config(ONE, 1, [1], prod=1)
-    assert not any(Path(os.environ["TIDEGATE_CACHE"]).rglob("data"))  # nothing is left of what was staged
+    assert not any(Path(os.environ["TIDEGATE_CACHE"]).rglob("data"))  # nothing staged is left
 
 
 @pytest.mark.parametrize("of", [ONE, entry(2)], ids=["a new model", "a second version"])
-def test_whoever_stops_after_any_put_leaves_the_old_or_the_new_and_the_next_run_completes(url: str, of: Entry) -> None:
+def test_a_stop_after_any_put_leaves_the_old_or_the_new_and_the_next_run_completes(url: str, of: Entry) -> None:
     number = 1 if of is ONE else 2
     served, manifests = list(range(1, number + 1)), {1: ONE.manifest, number: of.manifest}
     for place in count():
@@ -68,7 +68,7 @@ def test_whoever_stops_after_any_put_leaves_the_old_or_the_new_and_the_next_run_
 
 
 def stopped(work: Callable[[], object], place: int) -> bool:
-    """Stop at the n-th put that is none of the lease; False if the work ended before."""
+    """Stop at the n-th put, not counting the lease's. Return False if the work ended before."""
     left = iter(range(place, -1, -1))
 
     def stop(when: str, step: str) -> None:
@@ -86,28 +86,28 @@ def stopped(work: Callable[[], object], place: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "kind", "said"),
+    ("name", "value", "kind", "message"),
     [
         ("AWS_SECRET_ACCESS_KEY", "hunter2-is-wrong", errors.RefusedError, "SignatureDoesNotMatch"),
         ("AWS_ACCESS_KEY_ID", "nobody-knows-me", errors.RefusedError, "InvalidAccessKeyId"),
         ("AWS_SESSION_TOKEN", "expired-or-stolen", errors.TidegateError, "InvalidToken"),
     ],
 )
-def test_credentials_that_are_wrong_are_told_without_showing_any(
-    url: str, name: str, value: str, kind: type[errors.TidegateError], said: str, monkeypatch: pytest.MonkeyPatch
+def test_wrong_credentials_are_reported_without_showing_any(
+    url: str, name: str, value: str, kind: type[errors.TidegateError], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, value)
-    with pytest.raises(kind, match=said) as told:
+    with pytest.raises(kind, match=message) as caught:
         open_repository(url).models()
     secrets = [os.environ["AWS_SECRET_ACCESS_KEY"], os.environ["AWS_ACCESS_KEY_ID"], value]
-    assert not any(secret in str(told.value) for secret in secrets)
+    assert not any(secret in str(caught.value) for secret in secrets)
 
 
-def test_a_bucket_or_a_store_that_is_not_there_is_told(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_bucket_or_store_is_reported(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(errors.UnreachableError, match="NoSuchBucket"):
         open_repository(url.replace(BUCKET, "no-such-bucket", 1)).models()
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    with pytest.raises(errors.UnreachableError, match="see that the bucket is there"):
+    with pytest.raises(errors.UnreachableError, match="check that the bucket exists"):
         open_repository(url).models()
 
 
@@ -118,6 +118,6 @@ def test_the_urls_are_those_that_triton_takes(monkeypatch: pytest.MonkeyPatch) -
         assert Store(f"{where}/folder").root == Store(f"{where}/folder/").root == "folder"
     for other in ("s3://bucket", "s3://", "http://bucket/folder", "s3://key:secret@bucket/folder",
                   "as://account/container", "s3://b/f?x=1"):  # fmt: skip
-        with pytest.raises(errors.UsageError) as told:
+        with pytest.raises(errors.UsageError) as caught:
             Store(other)
-        assert "secret" not in str(told.value)
+        assert "secret" not in str(caught.value)

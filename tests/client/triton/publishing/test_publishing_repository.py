@@ -1,4 +1,4 @@
-"""What holds of every repository, in a folder as in a real S3: versions come whole, never change, and go whole."""
+"""Every repository, in a directory and in a real S3: versions appear and disappear completely, and never change."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def repository(where: Path | str) -> Repository:
     return open_repository(where)
 
 
-def test_a_version_is_one_folder_beside_its_owners_files(where: Path | str, repository: Repository) -> None:
+def test_a_version_is_one_directory_next_to_its_owners_files(where: Path | str, repository: Repository) -> None:
     assert publish(where, ONE, 3) is True
     beside, own = ["config.pbtxt", "labels.txt", "notes/1.txt"], ["__pycache__", "model.py", "weights/data"]
     assert sorted(content(repository)) == [
@@ -46,7 +46,7 @@ def test_no_version_is_ever_overwritten(where: Path | str, repository: Repositor
     assert (repository.versions("m"), repository.strays("m", BOTH)) == ([1, 2], [])
     assert (after["labels.txt"], "notes/1.txt" in after) == (TWO.files["labels.txt"], False)
     assert publish(where, TWO, 2, [1, 2], prod=1) is False
-    with pytest.raises(IntegrityError, match=r"version 1 of model m is there with other content: 1/\.entry/"):
+    with pytest.raises(IntegrityError, match=r"version 1 of model m exists with other content: 1/\.entry/"):
         publish(where, TWO, 1)
     assert content(repository).items() >= after.items()
 
@@ -55,16 +55,16 @@ def test_names_and_paths_that_climb_are_none(where: Path | str, repository: Repo
     publish(where, ONE, 1)
     for name in ("..", ".", "../m", "a/b", "/etc", "", ".hidden", "a\0b", "a b", "é", "x" * 128):
         for use in (repository.versions, repository.files, repository.config):
-            with pytest.raises(UsageError, match="is no name for a model"):
+            with pytest.raises(UsageError, match="is not a valid name of a model"):
                 use(name)
         with pytest.raises(UsageError), repository.lock(name, "a test"):
             pass
     for path in ("../../secret", "/etc/passwd", "1/../../x", ""):
-        with pytest.raises(UsageError, match="does not stay within"):
+        with pytest.raises(UsageError, match="leads out of"):
             repository.read("m", path)
     with pytest.raises(NotFoundError, match="model m has no file 9/none"):
         repository.read("m", "9/none")
-    with pytest.raises(IntegrityError, match="larger than it can be"):
+    with pytest.raises(IntegrityError, match="exceeds the size limit"):
         repository.read("m", "1/weights/data", limit=100)
 
 
@@ -72,14 +72,14 @@ def test_a_version_is_of_the_model_that_its_manifest_names(where: Path | str) ->
     with changing(where, "other") as repository:
         staged = repository.staging("other", 1)
         ONE.write(staged)
-        with pytest.raises(IntegrityError, match="the manifest is that of model m, not of other"):
+        with pytest.raises(IntegrityError, match="the manifest is of model m, not of other"):
             repository.publish("other", 1, staged, ONE.manifest, config(ONE, 1, [1]))
         assert repository.versions("other") == []
 
 
 def test_configurations_name_only_versions_that_are_there(where: Path | str, repository: Repository) -> None:
     publish(where, ONE, 1)
-    with pytest.raises(NotFoundError, match="version 2 of model m"):
+    with pytest.raises(NotFoundError, match="model m needs version 2"):
         publish(where, ONE, 1, [1, 2])
     assert repository.config("m") == config(ONE, 1, [1])
 
@@ -103,8 +103,8 @@ def test_a_model_that_is_withdrawn_or_removed_can_come_back(where: Path | str, r
         changed.withdraw("m")
         changed.withdraw("m")
     assert {path for path, text in content(repository).items() if text != before.get(path)} == {"config.pbtxt"}
-    said = read_published(repository.config("m") or "")
-    assert (said.owner, said.served) == (1, ())
+    message = read_published(repository.config("m") or "")
+    assert (message.owner, message.served) == (1, ())
     assert publish(where, ONE, 1, prod=1) is False
     assert content(repository) == before
     with changing(where) as changed:
@@ -125,10 +125,10 @@ def test_one_publisher_at_a_time_has_the_lock(where: Path | str, repository: Rep
         lambda: repository.withdraw("m"),
         lambda: repository.remove_model("m"),
     ):
-        with pytest.raises(RuntimeError, match="holds its lock"):
+        with pytest.raises(RuntimeError, match="requires its lock"):
             change()
     with repository.lock("m", "Ada"):
-        with pytest.raises(BusyError, match="Ada is at it since"):
+        with pytest.raises(BusyError, match="Ada has been publishing since"):
             publish(where, ONE, 1)
-        assert publish(where, entry(1, "other"), 1) is True  # another model is free
+        assert publish(where, entry(1, "other"), 1) is True  # another model is not locked
     assert publish(where, ONE, 1) is True

@@ -1,4 +1,4 @@
-"""What a real Triton in poll mode makes of what is published, while clients call it all the time."""
+"""How a real Triton in poll mode treats published versions, while clients call it all the time."""
 
 from collections.abc import Iterator
 
@@ -26,7 +26,7 @@ def write_config(real: Polling, of: Entry, owner: int, served: list[int], **alia
 
 
 def without_labels(of: Entry) -> Entry:
-    """Return an entry whose configuration is like any other's, with nothing beside its version folder."""
+    """Return an entry with an ordinary configuration and no other files."""
     files = {path: content for path, content in of.files.items() if path.startswith("1/")}
     text = of.files["config.pbtxt"].replace(b'label_filename: "labels.txt"', b"")
     return Entry(files | {"config.pbtxt": text}, of.model)
@@ -53,7 +53,7 @@ def test_what_served_before_is_not_loaded_again_when_only_the_served_versions_ch
     real.server.process.wait_until(lambda: real.states("grows") == {1: "READY", 2: "UNAVAILABLE"}, SECONDS)
 
 
-def test_moving_an_alias_loads_every_served_version_anew_and_refuses_no_call(real: Polling) -> None:
+def test_moving_an_alias_reloads_every_served_version_and_refuses_no_call(real: Polling) -> None:
     one, two = entry(1, "moves"), entry(2, "moves")
     publish(real.root, one, 1, prod=1)
     publish(real.root, two, 2, [1, 2], prod=1)
@@ -68,8 +68,8 @@ def test_moving_an_alias_loads_every_served_version_anew_and_refuses_no_call(rea
 
 @pytest.mark.thorough
 def test_a_model_that_does_not_load_can_be_withdrawn_while_it_is_being_loaded(real: Polling) -> None:
-    """To delete it then would stop Triton's polling for good: it was tried."""
-    bad = entry(1, "withdrawn", more='time.sleep(1); raise RuntimeError("does not load")')
+    """Deleting it during the load stops Triton's polling for good, as an experiment showed."""
+    bad = entry(1, "withdrawn", more='time.sleep(1)\n        raise RuntimeError("does not load")')
     publish(real.root, bad, 1, prod=1)
     real.server.process.wait_until(lambda: real.states("withdrawn").get(1) == "LOADING", SECONDS)
     with changing(real.root, "withdrawn") as repository:
@@ -84,8 +84,8 @@ def test_a_model_that_does_not_load_can_be_withdrawn_while_it_is_being_loaded(re
     assert real.ask("withdrawn")[:2] == (2, 2)
 
 
-def test_what_is_withdrawn_is_let_go_of_though_it_is_being_loaded_a_second_time_and_comes_back(real: Polling) -> None:
-    """While it is loaded a second time nobody can see that: the one that answers is ready all the while."""
+def test_a_withdrawn_model_is_unloaded_during_a_second_load_and_comes_back(real: Polling) -> None:
+    """During a second load Triton does not show it: the first copy is ready all the while."""
     of = entry(1, "away")
     publish(real.root, of, 1, prod=1)
     real.settle()
@@ -107,7 +107,7 @@ def test_what_is_withdrawn_is_let_go_of_though_it_is_being_loaded_a_second_time_
 
 @pytest.mark.thorough
 def test_a_closed_configuration_keeps_triton_from_what_comes_file_by_file(real: Polling) -> None:
-    """What a repository in an object store does with a new model; this Triton reads folders only."""
+    """This is how a repository in an object store adds a model. This Triton reads only directories."""
     of = without_labels(entry(5, "closed"))
     text = config(of, 5, [5])
     since = len(real.log)

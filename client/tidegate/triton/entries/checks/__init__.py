@@ -1,7 +1,7 @@
-"""What Triton refuses, hangs over or silently ignores in a model repository entry, said before anything is copied.
+"""Finds what Triton would refuse, hang on or silently ignore in an entry.
 
-The rules follow `model_config_utils.cc`, `model_lifecycle.cc` and `ensemble_utils.cc` of triton-inference-server/core;
-tests/client/triton/entries holds them against a real Triton.
+The rules follow `model_config_utils.cc`, `model_lifecycle.cc` and `ensemble_utils.cc` of triton-inference-server/core.
+tests/client/triton/entries compares them with a real Triton.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -33,11 +33,11 @@ def check_entry(
     release: str | None = None,
     models: Mapping[str, ModelConfig] | None = None,
 ) -> list[Finding]:
-    """Return what is wrong with an entry: errors first, then in the order of files and lines.
+    """Return the findings about an entry: errors first, then by file and line.
 
-    `backends`, `gpus` (how many) and `release` (26.08) are what the server has, None where that is open.
-    `models` are the others of its repository; None looks at the folders next to it, and an ensemble's step that is not
-    there is a warning only. Raises UsageError where there is no folder.
+    `backends`, `gpus` (a count) and `release` (26.08) describe the server. None means unknown. `models` are the others
+    of its repository. If it is None, the directories next to the entry are read, and a missing step of an ensemble is
+    only a warning. Raises UsageError if there is no directory.
     """
     entry = folder if isinstance(folder, Entry) else read_entry(folder)
     findings = [*entry.problems, *layout.check(entry)]
@@ -48,7 +48,7 @@ def check_entry(
         found += running.check_release(entry, config, release)
         find = _beside(entry) if models is None else {name: Neighbour(models[name]) for name in models}.get
         found += ensembles.check_steps(entry, config, find, complete=models is not None)
-        # Their places are fields of the configuration, or files, whose paths begin with the number of a version.
+        # Places are fields of the configuration, or files, whose paths start with a version's number.
         findings += (
             each if each.where[:1].isdigit() else replace(each, where=entry.where(each.where)) for each in found
         )

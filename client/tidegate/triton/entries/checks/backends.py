@@ -1,4 +1,4 @@
-"""Which backend runs a model, as Triton finds out, and whether the files that it wants are there."""
+"""Finds the backend of a model as Triton does, and checks that its files exist."""
 
 import posixpath
 from collections.abc import Collection, Iterator
@@ -28,7 +28,7 @@ DEFAULT_FILES = {
     "tensorrt": ("model.plan",),
     "vllm": ("model.json",),
 }
-"""What each backend looks for in the folder of a version, when the configuration names no file: one of these."""
+"""The files that each backend looks for if the configuration names none: one of these, in the version directory."""
 KNOWN = (*DEFAULT_FILES, "tensorflow", "tensorrtllm", "identity", "repeat", "square", "redis", "local")
 FIL_TYPES = ("xgboost", "xgboost_json", "xgboost_ubj", "lightgbm", "treelite_checkpoint")
 _FIL_FILES = dict(zip(FIL_TYPES, DEFAULT_FILES["fil"], strict=True))
@@ -36,14 +36,14 @@ _NO_FOLDERS = ("model.plan", "model.pt", "model.pt2")
 _STRICT = {
     backend: [platform for platform in PLATFORMS if PLATFORMS[platform] == backend] for backend in PLATFORMS.values()
 }
-"""Backends that go with certain platforms only."""
+"""Backends that accept only certain platforms."""
 _WITHOUT_FILES = ("tensorrtllm", "identity", "repeat", "square")
 
 
 class Backend(NamedTuple):
-    """What runs a model: as the configuration says, completed as Triton does."""
+    """The backend and platform of a model: the configuration's, completed like in Triton."""
 
-    name: str  # Empty for an ensemble, and where nothing tells it.
+    name: str  # empty for an ensemble, and if it is unknown
     platform: str = ""
 
 
@@ -54,32 +54,32 @@ _FROM_FILE = {
     "model.pt": Backend("pytorch", "pytorch_libtorch"),
     "model.py": Backend("python"),
 }
-"""What Triton concludes from a file, in its own order."""
+"""The backend that Triton infers from a file, in Triton's order."""
 
 
 def is_ensemble(config: Any) -> bool:
-    """Tell whether a configuration is that of an ensemble."""
+    """Return whether a configuration is that of an ensemble."""
     return bool(config.platform == ENSEMBLE or config.HasField("ensemble_scheduling"))
 
 
 def resolved(entry: Entry) -> Backend:
-    """Return the backend that Triton takes (its AutoCompleteBackendFields)."""
+    """Return the backend that Triton uses (its AutoCompleteBackendFields)."""
     config = entry.config
     name, platform, file = (config.backend, config.platform, config.default_model_filename) if config else ("", "", "")
     if platform:
         return Backend(name or PLATFORMS.get(platform, ""), platform)
     if name:
         return Backend(name, _STRICT[name][0] if name in _STRICT else "")
-    found = _told_by_files(entry, file)
+    found = _from_files(entry, file)
     return found if found.name or file else Backend(entry.name.partition(".")[2])
 
 
 def check(entry: Entry, config: Any) -> Iterator[Finding]:
-    """Yield what is wrong with the backend, the platform, and the model's files."""
+    """Yield findings about the backend, the platform, and the model's files."""
     backend = resolved(entry)
     if is_ensemble(config):
         if config.backend:
-            yield error("an ensemble has no backend", "backend", do="take the backend out")
+            yield error("an ensemble has no backend", "backend", do="remove the backend")
         return
     if not backend.name:
         yield from _unknown(backend.platform)
@@ -90,12 +90,12 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
         yield error(what, "platform", do=f"write platform: {platforms}")
     elif config.platform and PLATFORMS.get(config.platform) not in (None, backend.name):
         what, why = f"Triton ignores the platform '{config.platform}'", f"the {backend.name} backend runs the model"
-        yield warning(what, "platform", why, "take one of both out")
+        yield warning(what, "platform", why, "remove one of them")
     yield from _files(entry, config, backend)
 
 
 def check_server(entry: Entry, config: Any, backends: Collection[str] | None) -> Iterator[Finding]:
-    """Yield what is wrong with the backend for a server that has certain backends."""
+    """Yield findings about the backend on a server that has only certain backends."""
     name = resolved(entry).name
     brings_its_own = any(file.path.split("/")[-1] == f"libtriton_{name}.so" for file in entry.files)
     if not name or is_ensemble(config) or brings_its_own:
@@ -106,7 +106,7 @@ def check_server(entry: Entry, config: Any, backends: Collection[str] | None) ->
         yield error("Triton has had no TensorFlow backend since 25.03", where, do=do)
     elif backends is None:
         if name not in KNOWN and (do := closest(name, KNOWN)):
-            yield warning(f"'{name}' is no common backend", where, do=do)
+            yield warning(f"'{name}' is not a common backend", where, do=do)
     elif name not in backends:
         do = closest(name, backends, "choose a server that has it")
         yield error(f"the server has no backend '{name}'", where, f"it has {', '.join(sorted(backends)) or 'none'}", do)
@@ -116,11 +116,11 @@ def _unknown(platform: str) -> Iterator[Finding]:
     if platform:
         do = closest(platform, [*PLATFORMS, ENSEMBLE], f"platforms are {', '.join(sorted(PLATFORMS))}")
         if platform in KNOWN:
-            do = f'write backend: "{platform}" in its place'
-        yield error(f"'{platform}' is no platform", "platform", do=do)
+            do = f'write backend: "{platform}" instead'
+        yield error(f"'{platform}' is not a platform", "platform", do=do)
     else:
-        why = "there is no backend, no platform, and no file that tells"
-        yield error("nothing says which backend runs the model", "", why, 'write backend: "…"')
+        why = "there is no backend, no platform, and no file with a known name"
+        yield error("the backend of the model is unknown", "", why, 'write backend: "…"')
 
 
 def _files(entry: Entry, config: Any, backend: Backend) -> Iterator[Finding]:
@@ -132,18 +132,18 @@ def _files(entry: Entry, config: Any, backend: Backend) -> Iterator[Finding]:
         files = entry.files_of(version)
         if any(_is_there(one, files) for one in wanted):
             continue
-        if named:  # JoinPath lets it lead out of the version's folder; an absolute path is below that, too
+        if named:  # JoinPath allows a path out of the version directory. An absolute path is below it too.
             path = posixpath.normpath(f"{version}/./{named}")
             if path.startswith("../"):
-                what, why = f"'{named}' is not part of the entry", "it must be on every server, and is not registered"
-                yield warning(what, "default_model_filename", why, "put it into the version's folder")
+                what, why = f"'{named}' is not part of the entry", "it is not registered, so every server must have it"
+                yield warning(what, "default_model_filename", why, "move it into the version directory")
                 return
             if any(each.path == path or each.path.startswith(f"{path}/") for each in entry.files):
                 continue
         near = nearest(wanted[0], files)
-        why = f"the {backend.name} backend looks for it" + ("" if files else ", and the folder is empty")
-        do = f'rename {near} to {wanted[0]}, or write default_model_filename: "{near}"' if near else "put it there"
-        yield error(f"{' or '.join(wanted)} is not there", str(version), why, do)
+        why = f"the {backend.name} backend needs it" + ("" if files else ", and the directory is empty")
+        do = f'rename {near} to {wanted[0]}, or write default_model_filename: "{near}"' if near else "add it"
+        yield error(f"{' or '.join(wanted)} is missing", str(version), why, do)
 
 
 def _wanted(config: Any, backend: Backend) -> tuple[str, ...]:
@@ -155,8 +155,8 @@ def _wanted(config: Any, backend: Backend) -> tuple[str, ...]:
     return DEFAULT_FILES.get(backend.name, ())
 
 
-def _told_by_files(entry: Entry, file: str) -> Backend:
-    """Return what the configured file tells, else what lies in the first folder."""
+def _from_files(entry: Entry, file: str) -> Backend:
+    """Return the backend of the configured file, else of the files in the first directory."""
     start = f"{entry.folders[0]}/" if entry.folders else "/"
     there = {file.path.removeprefix(start) for file in entry.files if file.path.startswith(start)}
     found = next((name for name in _FROM_FILE if (name == file if file else _is_there(name, there))), None)

@@ -1,8 +1,7 @@
-"""What config.pbtxt says of the tensors, against what the model's own file says of them.
+"""Compares the tensors in config.pbtxt with those in the model's own file.
 
 The rules are those of the backends: ValidateInputs and ValidateOutputs of onnxruntime.cc and openvino.cc, and
-pytorch's model_instance_state.cc. Files are read by `frameworks`; nothing of them is run or unpickled, and weights
-are passed over.
+pytorch's model_instance_state.cc. `frameworks` reads the files. It runs and unpickles nothing, and skips weights.
 """
 
 import json
@@ -29,11 +28,11 @@ _RESHAPING = "RESHAPE_IO_LAYERS"
 class _Format(NamedTuple):
     read: Callable[[Path], Reading]
     file: str
-    holder: str = ""  # A folder's own file that stands for it.
+    holder: str = ""  # A file that represents a directory.
     converts: bool = False
-    """Whether the backend converts types, takes any first dimension for the batch's, and any number for an output's
-    dimension of any size; else types must be equal, and only a dimension of any size is any size."""
-    inferred: bool = False  # Whether the backend may know more of an output's size than the file says.
+    """Whether the backend converts types, uses any first dimension as the batch's, and accepts any number for an
+    output's variable dimension. Otherwise types must be equal, and only a variable dimension matches a variable one."""
+    inferred: bool = False  # Whether the backend may know more of an output's size than the file contains.
 
 
 _FORMATS = {
@@ -47,17 +46,17 @@ _FORESTS = {
     "xgboost_json": (fil.read_xgboost_json, "xgboost.json"),
 }  # fmt: skip
 _VLLM_ARGUMENTS = "model.json"
-_JSON_BYTES = 16 << 20  # XGBoost's JSON is read whole, and takes many times its size in memory.
+_JSON_BYTES = 16 << 20  # XGBoost's JSON is read as a whole, and takes many times its size in memory.
 
 
 def check(entry: Entry, config: Any) -> Iterator[Finding]:
-    """Yield where the configuration and the files of the versions that are served differ."""
+    """Yield differences between the configuration and the files of the served versions."""
     if resolved(entry).name == "vllm":
         yield from _vllm_arguments(entry)
     if (form := _format(entry, config)) is None:
         return
     if form.read is torch.read_script and not any(_paths(entry, config, form)):
-        yield from check_torch_inputs(config, None)  # of a file that is empty nothing can be read
+        yield from check_torch_inputs(config, None)  # an empty file cannot be read
     for path in _paths(entry, config, form):
         try:
             reading = form.read(entry.folder / path)
@@ -71,7 +70,7 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
 
 
 def _vllm_arguments(entry: Entry) -> Iterator[Finding]:
-    """Yield where a version's model.json holds no arguments: the backend gives them to vLLM's AsyncEngineArgs."""
+    """Yield an error if a version's model.json has no arguments for vLLM's AsyncEngineArgs."""
     sizes = {file.path: file.size for file in entry.files}
     for path in (f"{version}/{_VLLM_ARGUMENTS}" for version in served(entry)):
         if sizes.get(path, _JSON_BYTES) >= _JSON_BYTES:
@@ -81,7 +80,7 @@ def _vllm_arguments(entry: Entry) -> Iterator[Finding]:
         except (ValueError, RecursionError):
             is_object = False
         if not is_object:
-            yield error("this is no JSON object", path, "vLLM takes its arguments from it", 'write {"model": "…"}')
+            yield error("not a JSON object", path, "vLLM takes its arguments from it", 'write {"model": "…"}')
 
 
 def _format(entry: Entry, config: Any) -> _Format | None:
@@ -95,7 +94,7 @@ def _format(entry: Entry, config: Any) -> _Format | None:
 
 
 def _paths(entry: Entry, config: Any, form: _Format) -> Iterator[str]:
-    """Yield what is to be read of each version, below the entry; empty files hold nothing to compare."""
+    """Yield the file to read of each version, relative to the entry. Skips empty files."""
     sizes = {file.path: file.size for file in entry.files}
     name = config.default_model_filename or form.file
     for version in served(entry):
@@ -123,7 +122,7 @@ class _Comparison:
             case "pytorch":
                 yield from self._arguments()
             case _ if not (config.input and config.output):
-                if not self.form.converts:  # the backend completes what is not declared
+                if not self.form.converts:  # the backend adds what is not declared
                     yield from self._batches([*self.reading.inputs, *self.reading.outputs])
             case _:
                 yield from self._tensors()
@@ -141,15 +140,15 @@ class _Comparison:
                     shaped.append((place, tensor, known[tensor.name]))
             # An optional input may be a weight that requests replace.
             elif tensor.name and not (known is inputs and tensor.optional):
-                yield self._stranger(place, tensor.name, known)
+                yield self._unknown_tensor(place, tensor.name, known)
         others = {name: place for name, place in _other_inputs(self.config) if name}
         for name in others.keys() - inputs.keys():
-            yield self._stranger(others[name], name, inputs)
+            yield self._unknown_tensor(others[name], name, inputs)
         required = others.keys() | {tensor.name for tensor in self.config.input if not tensor.optional}
         lacking = inputs.keys() - required - {tensor.name for tensor in self.config.input}
-        for name in lacking if len(lacking) > len(required - inputs.keys()) else ():  # else one has a wrong name
-            what = f"the model takes the input '{name}', which is not declared"
-            yield error(what, "input", self._told(inputs[name]), "declare it")
+        for name in lacking if len(lacking) > len(required - inputs.keys()) else ():  # otherwise a name is wrong
+            what = f"the model has the input '{name}', which is not declared"
+            yield error(what, "input", self._described(inputs[name]), "declare it")
         refused = not self.form.converts and list(self._batches([own for _, _, own in shaped if own.dims]))
         if refused:
             yield from refused
@@ -159,7 +158,6 @@ class _Comparison:
             yield from self._ragged(place, tensor, own) if is_ragged else self._dims(place, tensor, own)
 
     def _is_shaped_otherwise(self, place: str, tensor: Any) -> bool:
-        """Tell whether what is declared need not be the shape that the model has."""
         if place.startswith("output") and any(tensor.name in each.target_name for each in self.config.batch_output):
             return True
         return _parameter(self.config, _RESHAPING).lower() == "yes"
@@ -167,22 +165,22 @@ class _Comparison:
     def _type(self, place: str, tensor: Any, own: Tensor) -> Iterator[Finding]:
         wanted = f"TYPE_{own.data_type}"
         if not self.form.converts and tensor.data_type and tensor.data_type != DataType.Value(wanted):
-            what = f"{_called(place, tensor)} is {value_name(DataType, tensor.data_type)}, and the model has {wanted}"
-            yield error(what, f"{place}.data_type", self._told(own), f"write data_type: {wanted}")
+            what = f"{_called(place, tensor)} is {value_name(DataType, tensor.data_type)}, but the model has {wanted}"
+            yield error(what, f"{place}.data_type", self._described(own), f"write data_type: {wanted}")
 
     def _batches(self, tensors: Sequence[Tensor]) -> Iterator[Finding]:
         size = self.config.max_batch_size
         fixed = next((own for own in tensors if own.dims[:1] != (ANY,)), None)
         if size > 0 and fixed is not None:
-            what = f"max_batch_size is {size}, and the model takes no batches"
-            what += f": '{fixed.name}' has no first dimension of any size"
+            what = f"max_batch_size is {size}, but the model takes no batches"
+            what += f": '{fixed.name}' has no variable first dimension"
             do = "set max_batch_size: 0 and write all dims, or export the model with a variable first dimension"
-            yield error(what, "max_batch_size", self._told(fixed), do)
+            yield error(what, "max_batch_size", self._described(fixed), do)
 
     def _ragged(self, place: str, tensor: Any, own: Tensor) -> Iterator[Finding]:
         if own.dims != (ANY,):
-            what = f"{_called(place, tensor)} is ragged, and the model does not have it as one dimension of any size"
-            yield error(what, f"{place}.allow_ragged_batch", self._told(own), "take allow_ragged_batch out")
+            what = f"{_called(place, tensor)} is ragged, but in the model it is not one variable dimension"
+            yield error(what, f"{place}.allow_ragged_batch", self._described(own), "remove allow_ragged_batch")
 
     def _dims(self, place: str, tensor: Any, own: Tensor) -> Iterator[Finding]:
         field = "reshape" if tensor.HasField("reshape") else "dims"
@@ -191,7 +189,7 @@ class _Comparison:
         dims = own.dims[1:] if batches and own.dims else own.dims
         where = f"{place}.{field}"
         if not own.dims and all(size == 1 for size in shape):
-            return  # a single number, which backends take as one of any rank
+            return  # a scalar, which backends accept with any rank
         fits, sure = len(shape) == len(dims), True
         for mine, size in zip(shape, dims, strict=False):
             if size == ANY:
@@ -201,51 +199,51 @@ class _Comparison:
         do = f"write {_written(dims)}" if field == "dims" else f"reshape it to {list(dims)}"
         if not fits or not (sure or self.form.inferred):
             without = ", without the batch" if batches else ""
-            what = f"{_called(place, tensor)} has {field} {list(shape)}, and the model {list(dims)}{without}"
-            yield error(what, where, self._told(own), do)
+            what = f"{_called(place, tensor)} has {field} {list(shape)}, but the model {list(dims)}{without}"
+            yield error(what, where, self._described(own), do)
         elif not sure:
-            why = f"{self._told(own)}: Triton refuses it unless ONNX Runtime finds out this size by itself"
+            why = f"{self._described(own)}: Triton refuses it unless ONNX Runtime infers this size"
             yield warning(f"{_called(place, tensor)} has {field} {list(shape)}", where, why, do)
 
     def _features(self) -> Iterator[Finding]:
-        """Yield where FIL, which does not look, would read rows of another length than it is given."""
+        """Yield warnings about rows of another length, which FIL does not check and would misread."""
         (own,) = self.reading.inputs
         for number, tensor in enumerate(self.config.input):
             if tensor.name == own.name and not tensor.HasField("reshape") and tuple(tensor.dims) != own.dims:
-                what = f"input '{tensor.name}' has dims {list(tensor.dims)}, and the forest has {own.dims[0]} features"
-                why = f"the backend takes rows as {self.path} has them, and answers would be wrong"
+                what = f"input '{tensor.name}' has dims {list(tensor.dims)}, but the forest has {own.dims[0]} features"
+                why = f"the backend reads rows of the length in {self.path}, so answers would be wrong"
                 yield warning(what, f"input[{number}].dims", why, f"write {_written(own.dims)}")
         (answer,) = self.reading.outputs
         classifier = "true" in (_parameter(self.config, "is_classifier"), _parameter(self.config, "output_class"))
         proba = classifier and _parameter(self.config, "predict_proba") == "true"
         classes = answer.dims[0] if proba else 1
         for number, tensor in enumerate(self.config.output):
-            # Of two classes, releases differ in whether they give one probability or both.
+            # With two classes, some releases return one probability and others both.
             wrong = tensor.dims[-1:] != [classes] and not (proba and classes == 1 and tensor.dims[-1:] == [2])
             if tensor.name == answer.name and wrong and tensor.dims and not tensor.HasField("reshape"):
-                what = f"output '{tensor.name}' has dims {list(tensor.dims)}, and the forest gives {classes} a row"
-                yield error(what, f"output[{number}].dims", f"{self.path} says so", f"write {_written((classes,))}")
+                what = f"output '{tensor.name}' has dims {list(tensor.dims)}, but the forest has {classes} per row"
+                yield error(what, f"output[{number}].dims", f"{self.path} has them", f"write {_written((classes,))}")
 
     def _arguments(self) -> Iterator[Finding]:
         taken = self.reading.arguments
         yield from check_torch_inputs(self.config, taken)
         declared = len(self.config.input) + len(list(_other_inputs(self.config)))
         if taken is not None and self.config.input and declared != len(taken):
-            what, do = f"inputs are declared: {declared}, and forward takes {len(taken)}", "declare as many as it takes"
+            what, do = f"{declared} inputs are declared, but forward takes {len(taken)}", f"declare {len(taken)}"
             yield error(what, "input", f"in {self.path} it takes {', '.join(taken) or 'nothing'}", do)
 
-    def _stranger(self, place: str, name: str, known: dict[str, Tensor]) -> Finding:
+    def _unknown_tensor(self, place: str, name: str, known: dict[str, Tensor]) -> Finding:
         side = "output" if place.startswith("output") else "input"
         where = f"{place}.name" if place.startswith(f"{side}[") else place
-        do = closest(name, known, f"write {side}s as the model has them")
+        do = closest(name, known, f"write the {side}s of the model")
         return error(f"the model has no {side} '{name}'", where, f"{self.path} has {', '.join(known) or 'none'}", do)
 
-    def _told(self, own: Tensor) -> str:
+    def _described(self, own: Tensor) -> str:
         return f"{self.path} has it as TYPE_{own.data_type} {list(own.dims)}"
 
 
 def _other_inputs(config: Any) -> Iterator[tuple[str, str]]:
-    """Yield the inputs that Triton itself gives to a model, and where they stand."""
+    """Yield the inputs that Triton itself sends to a model, and their places."""
     for number, batch in enumerate(config.batch_input):
         for name in batch.target_name:
             yield name, f"batch_input[{number}]"

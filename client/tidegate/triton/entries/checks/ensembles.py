@@ -1,4 +1,4 @@
-"""Ensembles: every tensor is made once and used, and each step takes and gives what its model declares."""
+"""Checks ensembles: every tensor must have one source and a use, and fit the models of the steps."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from ..entry import Entry
 from ..words import closest, value_name
 from .backends import ENSEMBLE, is_ensemble
 
-NEWEST = -1  # The version of a step that takes whichever is the newest.
+NEWEST = -1  # the version of a step that uses the newest one
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A model that lies beside the ensemble."""
+    """A model next to the ensemble."""
 
     config: ModelConfig
     versions: frozenset[int] | None = None
@@ -34,7 +34,7 @@ class _Tensor:
         return (-1, *self.dims) if self.batches else self.dims
 
     def fits(self, other: "_Tensor") -> bool:
-        """With or without the batch: a step that makes no batches may take it as its first dimension."""
+        """Compare with or without the batch: a step without batches may take it as its first dimension."""
         return _same(self.dims, other.dims) or _same(self.full, other.full)
 
     def __str__(self) -> str:
@@ -43,27 +43,24 @@ class _Tensor:
 
 @dataclass(frozen=True)
 class _Step:
-    """One step: a model that takes and gives tensors of the ensemble."""
+    """One step: a model that consumes and produces tensors of the ensemble."""
 
     index: int
     model: str
-    version: int  # NEWEST, or the only version that will do.
-    inputs: tuple[tuple[str, str], ...]  # Of each: the model's name, and the ensemble's; in the order of the model's.
+    version: int  # NEWEST, or the required version.
+    inputs: tuple[tuple[str, str], ...]  # Names in the model and in the ensemble, sorted by the model's.
     outputs: tuple[tuple[str, str], ...]
 
     @property
     def place(self) -> str:
-        """The step's place in the configuration."""
         return f"ensemble_scheduling.step[{self.index}]"
 
     @property
     def takes(self) -> frozenset[str]:
-        """The ensemble's tensors that the step needs."""
         return frozenset(tensor for _, tensor in self.inputs)
 
     @property
     def gives(self) -> frozenset[str]:
-        """The ensemble's tensors that it makes."""
         return frozenset(tensor for _, tensor in self.outputs)
 
 
@@ -79,7 +76,7 @@ def _sorted(names: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _that_run(config: Any) -> list[_Step]:
-    """Return the steps of which each can run once those before it have; what can never run is not among them."""
+    """Return the steps in an order in which they can run, without those that can never run."""
     there, left, found = {tensor.name for tensor in config.input}, _steps(config), list[_Step]()
     while wave := [step for step in left if step.takes <= there]:
         found += wave
@@ -89,7 +86,7 @@ def _that_run(config: Any) -> list[_Step]:
 
 
 def check(entry: Entry, config: Any) -> Iterator[Finding]:
-    """Yield what is wrong with an ensemble by itself."""
+    """Yield findings about an ensemble by itself."""
     if not is_ensemble(config):
         return
     if not config.HasField("ensemble_scheduling"):
@@ -118,11 +115,11 @@ def _step(entry: Entry, step: _Step) -> Iterator[Finding]:
             yield error(f"{subject} has no {field}", place, do=do)
     where, do = f"{place}.model_version", f"write model_version: {NEWEST} for the newest"
     if step.version == 0:
-        why = "left out it is 0, which is a version like others, not the newest"
-        yield error(f"{subject} wants version 0", where, why, do)
+        why = "the default is 0, which is an ordinary version, not the newest"
+        yield error(f"{subject} requires version 0", where, why, do)
     elif step.version > 0:
-        why = "the registry gives the numbers, and the ensemble breaks when that version is no longer served"
-        yield warning(f"{subject} wants version {step.version} and no other", where, why, do)
+        why = "the registry numbers the versions, and the ensemble breaks when that version is no longer served"
+        yield warning(f"{subject} requires version {step.version}", where, why, do)
 
 
 def _tensors(config: Any, steps: list[_Step]) -> Iterator[Finding]:
@@ -134,41 +131,41 @@ def _tensors(config: Any, steps: list[_Step]) -> Iterator[Finding]:
     made: dict[str, int] = {}
     for number, name in enumerate(inputs):
         if name and name not in used:
-            do = closest(name, lacking, "name it in an input_map, or take it out")
+            do = closest(name, lacking, "add it to an input_map, or remove it")
             yield error(f"the input '{name}' is not used", f"input[{number}]", do=do)
     for step in steps:
         for key, tensor in step.outputs:
             where = f'{step.place}.output_map["{key}"]'
             if tensor in made:
-                what = f"the tensor '{tensor}' is made by steps {made[tensor]} and {step.index}"
-                yield error(what, where, do="give each its name")
+                what = f"steps {made[tensor]} and {step.index} both produce the tensor '{tensor}'"
+                yield error(what, where, do="give each its own name")
             elif tensor not in used and tensor not in outputs:
-                do = closest(tensor, wanted, "take it out of the output_map")
-                yield error(f"the tensor '{tensor}' is not used", where, "no step takes it, and it is no output", do)
+                do = closest(tensor, wanted, "remove it from the output_map")
+                yield error(f"the tensor '{tensor}' is not used", where, "no step takes it and it is no output", do)
             elif tensor in inputs:
-                what = f"the input '{tensor}' is made by step {step.index} as well"
-                yield warning(what, where, do="give the step's output a name of its own")
+                what = f"step {step.index} also produces the input '{tensor}'"
+                yield warning(what, where, do="rename the step's output")
             made.setdefault(tensor, step.index)
         for key, tensor in step.inputs:
             if tensor not in ready:
                 where = f'{step.place}.input_map["{key}"]'
                 why = "the steps wait for each other" if tensor in produced else ""
-                yield error(f"nothing makes the tensor '{tensor}'", where, why, closest(tensor, ready))
+                yield error(f"nothing produces the tensor '{tensor}'", where, why, closest(tensor, ready))
     for number, name in enumerate(outputs):
         if name and name not in ready and name not in used and name not in made:
-            do = closest(name, spare, "name it in an output_map")
-            yield error(f"no step makes the output '{name}'", f"output[{number}]", do=do)
+            do = closest(name, spare, "add it to an output_map")
+            yield error(f"no step produces the output '{name}'", f"output[{number}]", do=do)
 
 
 def check_steps(
     entry: Entry, config: Any, find: Callable[[str], Neighbour | None], *, complete: bool
 ) -> Iterator[Finding]:
-    """Yield where an ensemble does not fit its steps' models; `complete`: what `find` does not find is nowhere."""
+    """Yield mismatches between an ensemble and its steps' models. `complete`: a model that `find` lacks is missing."""
     if not config.HasField("ensemble_scheduling"):
         return
     steps, tensors = _steps(config), {}
     for tensor in (*config.output, *config.input):
-        dims = tuple(tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims)  # as steps see it
+        dims = tuple(tensor.reshape.shape if tensor.HasField("reshape") else tensor.dims)  # as the steps see it
         tensors[tensor.name] = _Tensor(entry.name, tensor.data_type, dims, config.max_batch_size > 0)
     models: dict[str, Neighbour] = {}
     for step in steps:
@@ -178,9 +175,9 @@ def check_steps(
         if (model := find(step.model)) is None:
             what = f"there is no model '{step.model}'"
             if complete:
-                yield error(what, where, "Triton refuses an ensemble with a step that is not there")
+                yield error(what, where, "Triton refuses an ensemble with a missing step")
             else:
-                why = "it lies not beside the ensemble, so that its tensors were not compared"
+                why = "it is not next to the ensemble, so its tensors were not compared"
                 yield warning(what, where, why)
             continue
         models[step.model] = model
@@ -188,11 +185,11 @@ def check_steps(
             yield error(f"'{step.model}' has no version {step.version}", where, do=f"write model_version: {NEWEST}")
         if 0 < model.config.max_batch_size < config.max_batch_size:
             what = f"batches of {config.max_batch_size} are too large for step {step.index}"
-            why = f"'{step.model}' takes {model.config.max_batch_size} at most"
+            why = f"'{step.model}' takes at most {model.config.max_batch_size}"
             yield error(what, where, why, f"set the ensemble's max_batch_size to {model.config.max_batch_size}")
         elif config.max_batch_size == 0 < model.config.max_batch_size and _lacks_the_batch(step, model.config, tensors):
-            what = f"step {step.index} makes batches, and the ensemble does not"
-            why = f"'{step.model}' takes shapes with a first dimension for the batch: calls with other shapes fail"
+            what = f"step {step.index} uses batches, but the ensemble does not"
+            why = f"'{step.model}' takes shapes with a first dimension for the batch, and calls with other shapes fail"
             yield warning(what, where, why, "set the ensemble's max_batch_size, or write -1 as the first of its dims")
         yield from _mapped(step, model.config, tensors)
     if models.keys() >= {step.model for step in steps}:
@@ -203,7 +200,7 @@ def _mapped(step: _Step, model: Any, tensors: dict[str, _Tensor]) -> Iterator[Fi
     for side, mapped in (("input", step.inputs), ("output", step.outputs)):
         declared = {tensor.name: tensor for tensor in getattr(model, side)}
         if not declared:
-            continue  # its backend finds them in the model itself
+            continue  # its backend reads them from the model
         for name, tensor in mapped:
             where = f'{step.place}.{side}_map["{name}"]'
             if name not in declared:
@@ -215,7 +212,7 @@ def _mapped(step: _Step, model: Any, tensors: dict[str, _Tensor]) -> Iterator[Fi
             before = tensors.setdefault(tensor, there)
             if before.data_type != there.data_type:
                 why = f"{before}, and {there}"
-                yield error(f"the tensor '{tensor}' is of two types", where, why, "make both equal")
+                yield error(f"the tensor '{tensor}' has two types", where, why, "make both equal")
             elif not before.fits(there):
                 yield error(f"the tensor '{tensor}' has two shapes", where, f"{before}, and {there}", "make both equal")
         if side == "input":
@@ -226,7 +223,7 @@ def _mapped(step: _Step, model: Any, tensors: dict[str, _Tensor]) -> Iterator[Fi
 
 
 def _lacks_the_batch(step: _Step, model: Any, tensors: dict[str, _Tensor]) -> bool:
-    """Tell whether a tensor between the two has only as many dimensions as one element of the step's batches."""
+    """Return whether a tensor between the two lacks the dimension of the step's batches."""
     own = {tensor.name: tensor for tensor in (*model.input, *model.output)}
     return any(
         name in own and tensor in tensors and not tensors[tensor].batches
@@ -236,17 +233,17 @@ def _lacks_the_batch(step: _Step, model: Any, tensors: dict[str, _Tensor]) -> bo
 
 
 def _decoupled(config: Any, models: dict[str, Neighbour]) -> Iterator[Finding]:
-    """Yield where answers of two decoupled models would have to be brought together."""
+    """Yield errors if responses of two decoupled models would have to be combined."""
     source = {tensor.name: -1 for tensor in config.input}
     for step in _that_run(config):
         sources = {source[tensor] for tensor in step.takes}
         if len(sources) > 1:
-            what = f"step {step.index} ({step.model}) takes from different decoupled models"
-            yield error(what, step.place, "their numbers of answers differ")
+            what = f"step {step.index} ({step.model}) combines different decoupled models"
+            yield error(what, step.place, "their numbers of responses differ")
         decoupled = models[step.model].config.model_transaction_policy.decoupled
         source |= dict.fromkeys(step.gives, step.index if decoupled or not sources else min(sources))
     if len({source[each.name] for each in config.output if each.name in source}) > 1:
-        yield error("the outputs come from different decoupled models", "output", "their numbers of answers differ")
+        yield error("the outputs come from different decoupled models", "output", "their numbers of responses differ")
 
 
 def _same(one: tuple[int, ...], other: tuple[int, ...]) -> bool:

@@ -1,8 +1,8 @@
-"""Every path of a configuration, as Triton and its backends resolve it.
+"""Checks every path in a configuration, resolved like in Triton and its backends.
 
-Triton's JoinPath takes an absolute path for one below the folder (filesystem/api.cc of core). Only a label file must
-stay within the model (model.cc). The Python backend puts the model's folder in the place of $$TRITON_MODEL_DIRECTORY,
-and takes an archive or a folder with bin/activate (python_be.cc, pb_env.cc and stub_launcher.cc).
+Triton's JoinPath treats an absolute path as relative to the directory (filesystem/api.cc of core). Only a label file
+must stay within the model (model.cc). The Python backend replaces $$TRITON_MODEL_DIRECTORY by the model's directory,
+and takes an archive or a directory with bin/activate (python_be.cc, pb_env.cc and stub_launcher.cc).
 """
 
 import posixpath
@@ -21,25 +21,25 @@ from .layout import served
 
 ENVIRONMENT: Final = "EXECUTION_ENV_PATH"
 _HERE: Final = "$$TRITON_MODEL_DIRECTORY"
-_TOKENIZER: Final = "tokenizer_dir"  # It may also be a name on Hugging Face.
+_TOKENIZER: Final = "tokenizer_dir"  # or a name on Hugging Face
 _ON_THE_SERVER: Final = {
     "tensorrtllm": ("gpt_model_path", "encoder_model_path", "engine_dir", _TOKENIZER),
     "onnxruntime": ("trt_engine_cache_path",),
 }
-"""Parameters that name files by an absolute path on the server."""
+"""Parameters with absolute paths of files on the server."""
 _TEMPLATE: Final = re.compile(r"\$\{\w*\}")
 _CAPABILITY: Final = re.compile(r"[1-9][0-9]?\.[0-9]")
 _TEXT_BYTES: Final = 16 << 20
 
 
 def below(folder: str, path: str) -> str | None:
-    """Return where a path, relative to a folder of the entry, lies below the entry; None where it leaves the entry."""
+    """Resolve a path, relative to a directory of the entry. None if it leads out of the entry."""
     found = posixpath.normpath(f"./{folder}/{path}")
     return None if found == ".." or found.startswith("../") else found
 
 
 def check(entry: Entry, config: Any) -> Iterator[Finding]:
-    """Yield paths that lead to nothing or out of the entry, and values that are templates which were not filled in."""
+    """Yield paths that do not exist or lead out of the entry, and unfilled templates."""
     paths = {file.path for file in entry.files}
     for number, output in enumerate(config.output):
         if output.label_filename:
@@ -65,7 +65,7 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
             yield from _on_the_server(entry, paths, key, where, value)
             if backend == "tensorrtllm" and key != _TOKENIZER and value and not value.startswith(("/", "${")):
                 why = "TensorRT-LLM looks for it where the server was started"
-                yield error(f"{key}: {value} leads to nothing", where, why, f"write {REPOSITORY_ROOT}/{entry.name}/…")
+                yield error(f"{key}: {value} does not exist", where, why, f"write {REPOSITORY_ROOT}/{entry.name}/…")
     for where, text in _texts(config, ""):
         if found := _TEMPLATE.search(text):
             what, do = f"the template {found[0]} is not filled in", "write the value"
@@ -73,16 +73,16 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
             optional = (
                 backend == "tensorrtllm" and where.startswith("parameters") and key not in _ON_THE_SERVER[backend]
             )
-            why = "TensorRT-LLM takes its default where a parameter is not a number" if optional else ""
+            why = "TensorRT-LLM uses its default if a parameter is not a number" if optional else ""
             yield (warning if optional else error)(what, where, why, do)
 
 
 def check_data(
     entry: Entry, subject: str, where: str, folder: str, name: str, data_type: str, dims: Any, size: int
 ) -> Iterator[Finding]:
-    """Yield what is wrong with a file of the data of a tensor, each element of which has `size` bytes.
+    """Yield findings about a file with a tensor's data, whose elements have `size` bytes.
 
-    Texts are each preceded by their length, four bytes, little-endian (infer_request.cc, ValidateBytesInputs).
+    Each text is preceded by its length: four bytes, little-endian (infer_request.cc, ValidateBytesInputs).
     """
     sizes = {file.path: file.size for file in entry.files}
     yield from _needed(sizes, subject, where, folder, name)
@@ -90,10 +90,10 @@ def check_data(
         return
     if data_type == "TYPE_STRING":
         if sizes[path] <= _TEXT_BYTES and (wrong := _wrong_texts((entry.folder / path).read_bytes(), prod(dims))):
-            do = "write before each text its length in bytes: four bytes, little-endian"
-            yield error(f"{subject}: {path} {wrong}", where, "Triton refuses it, or ends", do)
+            do = "write the length in bytes before each text: four bytes, little-endian"
+            yield error(f"{subject}: {path} {wrong}", where, "Triton refuses it, or crashes", do)
     elif sizes[path] < (needs := prod(dims) * size):
-        yield error(f"{subject}: {path} has {sizes[path]} bytes, and it needs {needs}", where)
+        yield error(f"{subject}: {path} has {sizes[path]} bytes, but needs {needs}", where)
 
 
 def _wrong_texts(content: bytes, count: int) -> str:
@@ -104,8 +104,10 @@ def _wrong_texts(content: bytes, count: int) -> str:
         length = int.from_bytes(content[at : at + 4], "little")
         at, found = at + 4 + length, found + 1
         if at > len(content):
-            return f"has the length {length} before text {found - 1}, and {length - at + len(content)} bytes after it"
-    return "" if found == count else f"has {found} texts, and its dims are of {count}"
+            return (
+                f"has the length {length} before text {found - 1}, but only {length - at + len(content)} bytes after it"
+            )
+    return "" if found == count else f"has {found} texts, but its dims need {count}"
 
 
 def _needed(
@@ -115,20 +117,20 @@ def _needed(
     if path is None:
         yield _outside(subject, where, name)
     elif path not in paths and _is_folder(paths, path) and not whole_folder:
-        yield error(f"{subject}: {path} is a folder", where, "Triton ends over it", "name a file")
+        yield error(f"{subject}: {path} is a directory", where, "Triton crashes on it", "name a file")
     elif path not in paths and not _is_folder(paths, path):
         near = {posixpath.relpath(each, folder or "."): each for each in paths if posixpath.dirname(each) == folder}
-        yield error(f"{subject}: there is no file {path}", where, do=closest(name, near, "put it there"))
+        yield error(f"{subject}: there is no file {path}", where, do=closest(name, near, "add it"))
     elif missing := next((each for each in _climbed(folder, name) if not _is_folder(paths, each)), None):
         yield error(
-            f"{subject}: there is no folder {missing}, from which {name} climbs",
+            f"{subject}: there is no directory {missing}, which {name} goes through",
             where,
-            do="make it, or write the path without ..",
+            do="create it, or write the path without ..",
         )
 
 
 def _climbed(folder: str, path: str) -> Iterator[str]:
-    """Yield the folders that a path goes through and leaves by `..`: they must be there all the same."""
+    """Yield the directories that a path enters and leaves by `..`: they must exist."""
     steps = [each for each in f"{folder}/{path}".split("/") if each not in ("", ".")]
     for at, step in enumerate(steps):
         if step == ".." and at:
@@ -140,14 +142,14 @@ def _is_folder(paths: Any, folder: str) -> bool:
 
 
 def _outside(subject: str, where: str, path: str) -> Finding:
-    what, why = f"{subject}: {path} is not part of the entry", "it must be on every server, and is not registered"
-    return warning(what, where, why, "put it into the entry")
+    what, why = f"{subject}: {path} is not part of the entry", "it is not registered, so every server must have it"
+    return warning(what, where, why, "move it into the entry")
 
 
 def _label(paths: Any, where: str, output: Any) -> Iterator[Finding]:
     subject, name = f"the labels of output '{output.name}'", output.label_filename
     if below("", name) is None:
-        do = "put it beside config.pbtxt, and write its name"
+        do = "move it next to config.pbtxt, and write its name"
         yield error(f"{subject}: {name} is not part of the entry", where, "Triton refuses it", do)
     else:
         yield from _needed(paths, subject, where, "", name)
@@ -165,16 +167,16 @@ def _environment(entry: Entry, paths: Any, where: str, value: str) -> Iterator[F
         elif path not in paths:
             inside = [each.removeprefix(f"{path}/") for each in paths if each.startswith(f"{path}/")]
             if inside and "bin/activate" not in inside:
-                why = "the Python backend takes a folder that has it, or an archive (.tar.gz)"
+                why = "the Python backend takes a directory with this file, or an archive (.tar.gz)"
                 yield error(f"{subject}: there is no {path}/bin/activate", where, why, "unpack the environment there")
             elif not inside:
                 yield error(
-                    f"{subject}: there is no {path}", where, "the Python backend runs the model with it", "put it there"
+                    f"{subject}: there is no {path}", where, "the Python backend runs the model with it", "add it"
                 )
     elif not value.startswith("/"):
         why = "the Python backend looks for it where the server was started"
         do = f"write {_HERE}/ before it, with two dollar signs"
-        yield error(f"{subject}: {value} leads to nothing", where, why, do)
+        yield error(f"{subject}: {value} does not exist", where, why, do)
     else:
         yield _outside(subject, where, value)
 
@@ -188,7 +190,6 @@ def _on_the_server(entry: Entry, paths: Any, key: str, where: str, value: str) -
 
 
 def _texts(message: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Yield every text of a message, with its field."""
     for field, value in message.ListFields():
         name = f"{path}.{field.name}" if path else field.name
         if hasattr(value, "items"):

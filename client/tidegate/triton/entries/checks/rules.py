@@ -1,8 +1,8 @@
-"""Rules of single backends: forms of their parameters, FIL's tensors, the names of TorchScript's, Python's programs.
+"""Checks rules of single backends: parameters, FIL's tensors, names of TorchScript's tensors, Python programs.
 
 They follow shared_state.h and model.h of fil_backend, pt/model_instance_state.cc and pt/model_state.cc of
-pytorch_backend, onnxruntime.cc of onnxruntime_backend and python_be.cc of python_backend. A parameter that no row names
-is not checked.
+pytorch_backend, onnxruntime.cc of onnxruntime_backend and python_be.cc of python_backend. Parameters without a rule
+are not checked.
 """
 
 import ast
@@ -54,7 +54,7 @@ _FORMS: Final[dict[str, dict[str, tuple[re.Pattern[str], str]]]] = {
         **dict.fromkeys(("INTRA_OP_THREAD_COUNT", "INTER_OP_THREAD_COUNT"), _INT),
     },
 }
-"""What each backend takes for its parameters; it refuses the model for any other text."""
+"""The valid values of each backend's parameters. The backend refuses the model for other values."""
 _FIL_TENSORS: Final = {"input": ("input__0",), "output": ("output__0", "treeshap_output")}
 _TORCH_TYPES: Final = {
     *("BOOL", "UINT8", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "STRING")
@@ -63,7 +63,7 @@ _NUMBERED: Final = re.compile(r".*?__([0-9]*)")
 
 
 def check(entry: Entry, config: Any) -> Iterator[Finding]:
-    """Yield what the backend of a model refuses in its parameters and tensors, whatever the model's file says."""
+    """Yield errors that the backend would raise for parameters and tensors, independent of the model's file."""
     backend = resolved(entry)
     for key, (form, words) in _FORMS.get(backend.name, {}).items():
         value = config.parameters[key].string_value if key in config.parameters else "${"
@@ -79,7 +79,7 @@ def _fil(config: Any) -> Iterator[Finding]:
     parameters = {key: each.string_value for key, each in config.parameters.items()}
     if not {"is_classifier", "output_class"} & parameters.keys():
         do = "write is_classifier for 25.09 and later, and output_class for earlier releases: true or false"
-        yield error("nothing says whether the model is a classifier", "parameters", "FIL has no default", do)
+        yield error("it is unknown whether the model is a classifier", "parameters", "FIL has no default", do)
     elif "true" in (parameters.get("is_classifier"), parameters.get("output_class")) and "threshold" not in parameters:
         yield error("a classifier has no threshold", "parameters", "FIL has no default", 'write threshold: "0.5"')
     for side, names in _FIL_TENSORS.items():
@@ -89,21 +89,21 @@ def _fil(config: Any) -> Iterator[Finding]:
                 continue
             where, subject = f"{side}[{number}]", f"{side} '{tensor.name}'"
             if tensor.name not in names:
-                why = f"FIL calls it {names[0]}"
+                why = f"FIL's name for it is {names[0]}"
                 do = closest(tensor.name, names, f"write {names[0]}")
                 yield error(f"FIL has no {subject}", f"{where}.name", why, do)
             if tensor.data_type not in (0, DataType.TYPE_FP32):
                 what = f"{subject} is {value_name(DataType, tensor.data_type)}"
-                yield error(what, f"{where}.data_type", "FIL computes in FP32 only", "write data_type: TYPE_FP32")
+                yield error(what, f"{where}.data_type", "FIL computes only in FP32", "write data_type: TYPE_FP32")
             if len(tensor.dims) != (rank := 1 if config.max_batch_size > 0 else 2):
                 what, do = f"{subject} has {len(tensor.dims)} dims", f"write {rank}"
-                yield error(what, f"{where}.dims", "FIL takes and gives rows of numbers", do)
+                yield error(what, f"{where}.dims", "FIL's tensors are rows of numbers", do)
         if all(tensor.name in names[1:] for tensor in tensors):
             yield error(f"the {side} {names[0]} is not declared", side, "FIL needs it", f"declare {names[0]}")
     if config.max_batch_size == 0:
-        what = "max_batch_size is 0, so that the rows stand in dims"
+        what = "max_batch_size is 0, so dims must include the rows"
         do = "set max_batch_size, and write dims for one row"
-        yield warning(what, "max_batch_size", "FIL's documentation asks for a batch size", do)
+        yield warning(what, "max_batch_size", "FIL's documentation requires a batch size", do)
 
 
 def _torch(config: Any) -> Iterator[Finding]:
@@ -117,25 +117,25 @@ def _torch(config: Any) -> Iterator[Finding]:
     for where, tensor in tensors:
         kind = value_name(DataType, tensor.data_type).removeprefix("TYPE_")
         if tensor.data_type and kind not in _TORCH_TYPES:
-            yield error(f"TYPE_{kind} does not exist in PyTorch", f"{where}.data_type", do="write a type that it has")
+            yield error(f"TYPE_{kind} does not exist in PyTorch", f"{where}.data_type", do="write a type of PyTorch")
         shape = tensor.reshape.shape if "state" not in where and tensor.HasField("reshape") else tensor.dims
         if kind == "STRING" and len(shape) + (config.max_batch_size > 0) > 1:
-            why = "the PyTorch backend takes and gives lists of texts only"
-            yield error(f"texts of {len(shape)} dims", f"{where}.dims", why, "write one, or none with batches")
+            why = "the PyTorch backend supports only lists of texts"
+            yield error(f"texts with {len(shape)} dims", f"{where}.dims", why, "write one, or none with batches")
     controls = [each.name for each in config.sequence_batching.control_input if each.control]
     wanted = [each.input_name for each in states] + [each.output_name for each in states] + controls
     if states:
         wanted += [each.name for each in (*config.input, *config.output)]
     for name in dict.fromkeys(wanted):
         if index_of(name) is None:
-            do = "end it with __ and its place: INPUT__0"
+            do = "end it with __ and its position, such as INPUT__0"
             yield error(f"'{name}' has no number", "sequence_batching", "the PyTorch backend needs one here", do)
 
 
 def check_torch_inputs(config: Any, arguments: Sequence[str] | None) -> Iterator[Finding]:
-    """Yield inputs of TorchScript whose numbers repeat or leave a gap; `arguments` of forward go by their names.
+    """Yield inputs of TorchScript whose numbers repeat or have a gap. Inputs with names in `arguments` need none.
 
-    Where a name is neither an argument nor numbered, the backend takes all inputs in the order of config.pbtxt.
+    If a name is neither an argument nor numbered, the backend uses the order of config.pbtxt for all inputs.
     """
     places = {each.name: f"input[{at}].name" for at, each in enumerate(config.input)}
     places |= {each.name: "sequence_batching.control_input" for each in config.sequence_batching.control_input}
@@ -147,29 +147,29 @@ def check_torch_inputs(config: Any, arguments: Sequence[str] | None) -> Iterator
         mixed = [name for name, number in numbers.items() if number is not None or name in (arguments or ())]
         if mixed:
             others = [name for name in numbers if name not in mixed]
-            what = f"'{mixed[0]}' says its place, and '{others[0]}' does not"
-            why = "the PyTorch backend then takes the order of config.pbtxt for all of them"
+            what = f"'{mixed[0]}' has a position, but '{others[0]}' does not"
+            why = "the PyTorch backend then uses the order of config.pbtxt for all of them"
             yield warning(what, places[others[0]], why, "number all inputs or none")
         return
     for number, count in Counter(numbers.values()).items():
         if count > 1:
             second = [name for name in numbers if numbers[name] == number][1]
             what = f"{count} inputs have the number {number}"
-            yield error(what, places[second], "forward gets one of them", "number them from 0")
+            yield error(what, places[second], "forward gets only one of them", "number them from 0")
     for name, number in numbers.items():
         if (number or 0) >= len(numbers):
-            what = f"the input '{name}' has the number {number}, and there are {len(numbers)} inputs"
+            what = f"the input '{name}' has the number {number}, but there are {len(numbers)} inputs"
             yield error(what, places[name], "the PyTorch backend writes beyond its list", "number them from 0")
 
 
 def index_of(name: str) -> int | None:
-    """Return the number at the end of a tensor's name as the PyTorch backend reads it: NAME__0."""
+    """Return the number at the end of a tensor's name, as the PyTorch backend reads it: NAME__0."""
     found = _NUMBERED.fullmatch(name)
     return int(found[1] or 0) if found else None
 
 
 def check_program(entry: Entry, config: Any) -> Iterator[Finding]:
-    """Yield what is wrong with the program of a model in the Python backend, which is parsed and never run."""
+    """Yield findings about the program of the Python backend, which is parsed and never run."""
     if resolved(entry).name != "python" or config.runtime:
         return
     programs = list(_programs(entry, config))
@@ -179,7 +179,7 @@ def check_program(entry: Entry, config: Any) -> Iterator[Finding]:
         for side in ("input", "output"):
             if not getattr(config, side):
                 what = f"no {side} is declared"
-                why = f"a model of the Python backend has none then, but by its own {COMPLETES.decode()}"
+                why = f"the Python backend has none then, except those of its {COMPLETES.decode()}"
                 yield warning(what, "", why, f"declare each {side} with its name, data_type and dims")
 
 
@@ -193,7 +193,7 @@ def _programs(entry: Entry, config: Any) -> Iterator[tuple[str, bytes]]:
 
 def _program(path: str, source: bytes) -> Iterator[Finding]:
     if b"\0" in source:
-        yield error("the program is no text", path)
+        yield error("the program is not text", path)
         return
     try:
         ast.parse(source, path)
@@ -201,7 +201,7 @@ def _program(path: str, source: bytes) -> Iterator[Finding]:
         yield error(f"the program cannot be parsed: {problem.msg}", f"{path}:{problem.lineno or 1}")
         return
     except (RecursionError, MemoryError):
-        return  # too deep for a look; Python says more when it runs it
+        return  # nested too deeply to check. Python reports it when it runs the program.
     if CLASS not in source:
         do = f"name the model's class {CLASS.decode()}"
-        yield error(f"there is no class {CLASS.decode()}", path, "it is what Triton looks for", do)
+        yield error(f"there is no class {CLASS.decode()}", path, "Triton requires it", do)

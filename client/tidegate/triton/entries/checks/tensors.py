@@ -1,4 +1,4 @@
-"""Inputs and outputs: names, types, dimensions, reshaping, ragged batches; the data of warm-ups and of states."""
+"""Checks inputs and outputs, and the data of warm-ups and of states."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -18,12 +18,12 @@ BYTES = {
     "TYPE_BOOL": 1, "TYPE_UINT8": 1, "TYPE_UINT16": 2, "TYPE_UINT32": 4, "TYPE_UINT64": 8, "TYPE_INT8": 1,
     "TYPE_INT16": 2, "TYPE_INT32": 4, "TYPE_INT64": 8, "TYPE_FP16": 2, "TYPE_FP32": 4, "TYPE_FP64": 8, "TYPE_BF16": 2,
 }  # fmt: skip
-"""Bytes of an element; texts have no fixed size."""
+"""Bytes of an element. Texts have no fixed size."""
 _IMAGES = (ModelInput.FORMAT_NHWC, ModelInput.FORMAT_NCHW)
 
 
 def check(_entry: Entry, config: Any) -> Iterator[Finding]:
-    """Yield what is wrong with the tensors that a model takes and gives."""
+    """Yield findings about a model's inputs and outputs."""
     for side in ("input", "output"):
         tensors = getattr(config, side)
         last = {tensor.name: number for number, tensor in enumerate(tensors)}
@@ -31,16 +31,16 @@ def check(_entry: Entry, config: Any) -> Iterator[Finding]:
             yield from _tensor(config, side, f"{side}[{number}]", tensor)
         for name, count in Counter(tensor.name for tensor in tensors if tensor.name).items():
             if count > 1:
-                what = f"the {side} '{name}' stands {count} times"
+                what = f"the {side} '{name}' appears {count} times"
                 if sum(bool(getattr(each, "label_filename", "")) for each in tensors if each.name == name) > 1:
-                    yield error(what, f"{side}[{last[name]}]", "Triton takes labels once", "keep one of them")
+                    yield error(what, f"{side}[{last[name]}]", "Triton accepts labels once", "keep one of them")
                     continue
-                yield warning(what, f"{side}[{last[name]}]", "Triton goes by the first", "keep one of them")
+                yield warning(what, f"{side}[{last[name]}]", "Triton uses the first", "keep one of them")
     size, tensors = config.max_batch_size, [*config.input, *config.output]
     if size > 1 and len(tensors) > 1 and all(len(one.dims) > 1 and one.dims[0] == size for one in tensors):
-        what = f"all dims begin with {size}, which is max_batch_size"
-        why = f"dims are without the batch: Triton expects shapes [ -1, {size}, … ]"
-        yield warning(what, "input[0].dims", why, f"take the {size} out where it stands for the batch")
+        what = f"all dims start with {size}, which is max_batch_size"
+        why = f"dims do not include the batch: Triton expects shapes [ -1, {size}, … ]"
+        yield warning(what, "input[0].dims", why, f"remove the {size} where it is the batch")
 
 
 def _tensor(config: Any, side: str, place: str, tensor: Any) -> Iterator[Finding]:
@@ -64,35 +64,35 @@ def _tensor(config: Any, side: str, place: str, tensor: Any) -> Iterator[Finding
 
 def _dims(batch: int, subject: str, place: str, dims: Any) -> Iterator[Finding]:
     if not dims:
-        scalar = "each element of a batch is a scalar: write dims: [ 1 ] and reshape { shape: [ ] }"
+        scalar = "for scalars in a batch, write dims: [ 1 ] and reshape { shape: [ ] }"
         yield error(f"{subject} has no dims", place, do=scalar if batch else "write dims")
     for number, size in enumerate(dims):
         if size < 1 and size != -1:
-            why = "a dimension is 1 or more, or -1 where it varies"
+            why = "a dimension is 1 or more, or -1 if it varies"
             yield error(f"{subject} has a dimension of {size}", f"{place}.dims[{number}]", why, "write its size, or -1")
     if batch > 0 and len(dims) > 1 and dims[0] == -1:
-        what = f"{subject} begins with -1, and max_batch_size is {batch}"
+        what = f"{subject} starts with -1, but max_batch_size is {batch}"
         full = ", ".join(map(str, [-1, *dims]))
-        why = f"dims are without the batch: Triton expects the shape [ {full} ]"
-        do = "take the -1 out where it stands for the batch; leave it where this dimension varies by itself"
+        why = f"dims do not include the batch: Triton expects the shape [ {full} ]"
+        do = "remove the -1 if it is the batch. Keep it if this dimension varies by itself"
         yield warning(what, f"{place}.dims", why, do)
 
 
 def _reshape(batch: int, subject: str, where: str, tensor: Any) -> Iterator[Finding]:
     shape = list(tensor.reshape.shape)
     if not shape and batch == 0:
-        why = "without a batch it would be no tensor at all"
+        why = "without a batch there would be no tensor"
         yield error(f"{subject}: an empty reshape needs batches", where, why, "set max_batch_size, or write a shape")
     elif any(size < 1 and size != -1 for size in shape):
         yield error(f"{subject}: a dimension of reshape is neither 1 or more, nor -1", where)
     elif _counts(tensor.dims) != _counts(shape):
-        varies = "Triton moves no elements across a dimension that varies" if -1 in tensor.dims else ""
-        what = f"{subject}: dims {list(tensor.dims)} and reshape {shape} hold different numbers of elements"
+        varies = "Triton moves no elements across a variable dimension" if -1 in tensor.dims else ""
+        what = f"{subject}: dims {list(tensor.dims)} and reshape {shape} have different numbers of elements"
         yield error(what, where, varies, "make both sides equal")
 
 
 def _counts(shape: Any) -> list[int]:
-    """Return the numbers of elements between the dimensions that vary."""
+    """Return the numbers of elements between the variable dimensions."""
     counts = [1]
     for varies, group in groupby(shape, lambda size: size == -1):
         if varies:
@@ -103,30 +103,30 @@ def _counts(shape: Any) -> list[int]:
 
 
 def _ragged(config: Any, subject: str, where: str) -> Iterator[Finding]:
-    what = f"{subject}: allow_ragged_batch means nothing"
+    what = f"{subject}: allow_ragged_batch has no effect"
     if is_ensemble(config):
-        yield warning(f"{subject}: an ensemble makes no batches, so allow_ragged_batch means nothing", where)
+        yield warning(f"{subject}: allow_ragged_batch has no effect, because an ensemble forms no batches", where)
     elif config.max_batch_size == 0:
         yield warning(what, where, "max_batch_size is 0", "set max_batch_size")
     elif not config.HasField("dynamic_batching") and not config.HasField("sequence_batching"):
-        yield warning(what, where, "nothing batches requests", "add dynamic_batching { }")
+        yield warning(what, where, "nothing forms batches", "add dynamic_batching { }")
 
 
 def check_warm_up(entry: Entry, config: Any) -> Iterator[Finding]:
-    """Yield what is wrong with the warm-up requests."""
+    """Yield findings about the warm-up requests."""
     for number, sample in enumerate(config.model_warmup if not is_ensemble(config) else ()):
         place = f"model_warmup[{number}]"
         subject = f"the warm-up '{sample.name}'" if sample.name else f"warm-up {number}"
         strings = [each for tensor in config.sequence_batching.control_input for each in tensor.control]
         if any(each.data_type == DataType.TYPE_STRING for each in strings):
-            why = "Triton gives it the sequence 0, and the model takes texts for sequences"
-            yield error(f"{subject} belongs to no sequence", place, why, "take model_warmup out")
+            why = "Triton sends it as sequence 0, but the model takes texts as sequences"
+            yield error(f"{subject} belongs to no sequence", place, why, "remove model_warmup")
         if sample.batch_size == 0:
             yield warning(f"Triton skips {subject}", place, "its batch_size is 0", "write batch_size: 1")
             continue
         if sample.batch_size > max(config.max_batch_size, 1):
-            what = f"{subject} has a batch of {sample.batch_size}, and max_batch_size is {config.max_batch_size}"
-            yield error(what, f"{place}.batch_size", do="write a batch_size that callers may have as well")
+            what = f"{subject} has a batch of {sample.batch_size}, but max_batch_size is {config.max_batch_size}"
+            yield error(what, f"{place}.batch_size", do="write a batch_size that callers may use too")
         yield from _inputs(entry, config, place, subject, sample.inputs)
 
 
@@ -135,7 +135,7 @@ def _inputs(entry: Entry, config: Any, place: str, subject: str, inputs: Any) ->
     controls = {tensor.name for tensor in config.sequence_batching.control_input}
     for name, tensor in declared.items():
         if name not in inputs and not tensor.optional:
-            yield error(f"{subject} has no input '{name}'", place, "the model takes it", "add it to inputs")
+            yield error(f"{subject} has no input '{name}'", place, "the model requires it", "add it to inputs")
     for name, data in inputs.items():
         where = f'{place}.inputs["{name}"]'
         if name not in declared and name not in controls and declared:
@@ -148,31 +148,31 @@ def _inputs(entry: Entry, config: Any, place: str, subject: str, inputs: Any) ->
 def _given(
     entry: Entry, subject: str, where: str, tensor: Any, data: Any, oneof: str, folder: str
 ) -> Iterator[Finding]:
-    """Yield where data is not that of its tensor, where that is declared, or a file in a folder does not hold it."""
+    """Yield mismatches between data and its tensor, if that is declared, or its file."""
     if tensor is not None and data.data_type != tensor.data_type:
         own, given = (value_name(DataType, each.data_type) for each in (tensor, data))
-        yield error(f"{subject} is of {own}, not of {given}", where, do=f"write data_type: {own}")
+        yield error(f"{subject} has the type {own}, not {given}", where, do=f"write data_type: {own}")
     if tensor is not None and not (
         len(data.dims) == len(tensor.dims)
         and all(size in (-1, given) for size, given in zip(tensor.dims, data.dims, strict=True))
     ):
         what = f"{subject} has dims {list(tensor.dims)}, not {list(data.dims)}"
-        yield error(what, where, do="write sizes that fit, without the batch")
+        yield error(what, where, do="write matching sizes, without the batch")
     if any(size < 0 for size in data.dims):
-        yield error(f"{subject} has a dimension that varies", where, do="write its size")
+        yield error(f"{subject} has a variable dimension", where, do="write its size")
         return
     match data.WhichOneof(oneof):
         case None:
-            yield error(f"{subject} has no data", where, do="write zero_data: true, or name a file of it")
+            yield error(f"{subject} has no data", where, do="write zero_data: true, or name a data file")
         case "input_data_file" | "data_file" as field:
             kind, file = value_name(DataType, data.data_type), getattr(data, field)
             yield from check_data(entry, subject, where, folder, file, kind, data.dims, BYTES.get(kind, 0))
 
 
 def check_state(entry: Entry, config: Any) -> Iterator[Finding]:
-    """Yield what is wrong with the states of sequences and the data that they begin with.
+    """Yield findings about the states of sequences and their initial data.
 
-    It follows GenerateInitialStateData of sequence_batch_scheduler.cc, and sequence_state.cc, of core.
+    The rules follow GenerateInitialStateData of sequence_batch_scheduler.cc, and sequence_state.cc, of core.
     """
     names: set[str] = set()
     gpu_only = all(group.kind == ModelInstanceGroup.KIND_GPU for group in config.instance_group)
@@ -183,20 +183,20 @@ def check_state(entry: Entry, config: Any) -> Iterator[Finding]:
             where = f"{place}.use_growable_memory"
             if not state.use_same_buffer_for_input_output:
                 do = "set use_same_buffer_for_input_output: true"
-                yield error(f"{subject} grows in two buffers", where, "Triton lets one buffer grow only", do)
+                yield error(f"{subject} grows in two buffers", where, "Triton supports only one growing buffer", do)
             if not (gpu_only and config.instance_group):
-                do = "write kind: KIND_GPU, or take use_growable_memory out"
-                yield error(f"{subject} grows in memory that is not a GPU's", where, do=do)
+                do = "write kind: KIND_GPU, or remove use_growable_memory"
+                yield error(f"{subject} grows in memory outside a GPU", where, do=do)
         if not state.initial_state:
             continue
         initial, where = state.initial_state[0], f"{place}.initial_state[0]"
         if len(state.initial_state) > 1:
-            what = f"{subject} begins {len(state.initial_state)} times"
+            what = f"{subject} has {len(state.initial_state)} initial states"
             yield error(what, f"{place}.initial_state[1]", do="keep one")
         if state.input_name in names:
-            yield error(f"{subject} stands twice", place, do="keep one of them")
+            yield error(f"{subject} appears twice", place, do="keep one of them")
         names.add(state.input_name)
         if not initial.name:
-            yield error(f"{subject} begins with data that has no name", where, do='write name: "…"')
+            yield error(f"the initial data of {subject} has no name", where, do='write name: "…"')
         beginning = f"the initial_state of '{state.input_name}'"
         yield from _given(entry, beginning, where, state, initial, "state_data", "initial_state")

@@ -1,1 +1,1 @@
-"""One module for each framework: what its files tell of a model, read without running or unpickling anything."""
+"""One module per framework, which reads its files without running or unpickling anything."""

@@ -1,8 +1,7 @@
-"""Forests of trees, for the FIL backend: XGBoost (JSON, UBJSON), LightGBM's text, checkpoints of treelite.
+"""Forests of trees for the FIL backend: XGBoost (JSON, UBJSON), LightGBM's text, treelite's checkpoints.
 
-The backend's rules: docs/model_config.md of fil_backend. Its tensors are `input__0` and `output__0`, always FP32, and
-batches are formed always. Of UBJSON (draft 12, as XGBoost writes it) a few small values are read, and all else is
-passed over.
+The backend's rules are in docs/model_config.md of fil_backend. Its tensors are `input__0` and `output__0`, always FP32,
+and it always forms batches. From UBJSON (draft 12, as XGBoost writes it) only a few small values are read.
 """
 
 import json
@@ -16,32 +15,32 @@ from typing import Any
 from ....errors import UsageError
 from .reading import Reading, Tensor, bounded, config_of, unreadable
 
-BATCH = 32768  # Rows of a batch at most: the backend must have some limit, and this is its documentation's.
-JSON_LIMIT = 256 << 20  # Bytes: JSON takes several times as many in memory.
-LIGHTGBM_LIMIT = 64 << 20  # Bytes before the first tree: they grow with the number of features.
+BATCH = 32768  # Largest batch in rows. The backend requires a limit, and this is its documentation's.
+JSON_LIMIT = 256 << 20  # Bytes. JSON takes several times as many in memory.
+LIGHTGBM_LIMIT = 64 << 20  # Bytes before the first tree. They grow with the number of features.
 _XGBOOST_CLASSIFIERS = ("binary:", "multi:")
 _LIGHTGBM_CLASSIFIERS = ("binary", "multiclass", "multiclassova")
-_LIGHTGBM_SAID = ("objective", "max_feature_idx", "num_tree_per_iteration")
+_LIGHTGBM_FIELDS = ("objective", "max_feature_idx", "num_tree_per_iteration")
 _PARAMETERS = dict.fromkeys(("num_feature", "num_class", "num_target"))
 _WANTED = {"learner": {"learner_model_param": _PARAMETERS, "objective": {"name": None}}}
 _FORMATS = {"i": "b", "U": "B", "I": ">h", "l": ">i", "L": ">q", "d": ">f", "D": ">d"}
 _CONSTANTS = {"Z": None, "T": True, "F": False}
 _SIZES = {kind: struct.calcsize(form) for kind, form in _FORMATS.items()} | dict.fromkeys(_CONSTANTS, 0)
 _DEPTH = 64
-_LONGEST = 1 << 10  # Bytes of a text that is kept: what is asked of a model are a few words and numbers.
+_LONGEST = 1 << 10  # Bytes of a text that is kept. The requested values are a few words and numbers.
 _TREELITE_MAJOR = 4
-_TREELITE_CLASSIFIERS = (0, 2)  # kBinaryClf, kMultiClf of treelite's TaskType.
+_TREELITE_CLASSIFIERS = (0, 2)  # kBinaryClf, kMultiClf of treelite's TaskType
 
 
 @dataclass(frozen=True)
 class _Forest:
     features: int
     classifier: bool
-    classes: int  # 1: a regression, or a classifier of two classes.
+    classes: int  # 1: a regression, or a classifier of two classes
 
 
 def read_xgboost_json(source: Path) -> Reading:
-    """Read what `Booster.save_model("….json")` wrote."""
+    """Read a file that `Booster.save_model("….json")` wrote."""
     try:
         do = "save it as UBJSON: save_model('m.ubj')"
         forest = _xgboost(json.loads(bounded(source, JSON_LIMIT, "an XGBoost model in JSON", do)))
@@ -51,7 +50,7 @@ def read_xgboost_json(source: Path) -> Reading:
 
 
 def read_xgboost_ubjson(source: Path) -> Reading:
-    """Read what `Booster.save_model("….ubj")` wrote."""
+    """Read a file that `Booster.save_model("….ubj")` wrote."""
     try:
         with source.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
             forest = _xgboost(read_ubjson(content, _WANTED))
@@ -61,7 +60,7 @@ def read_xgboost_ubjson(source: Path) -> Reading:
 
 
 def read_lightgbm(source: Path) -> Reading:
-    """Read what `Booster.save_model("….txt")` wrote: the lines before the first tree."""
+    """Read a file that `Booster.save_model("….txt")` wrote: the lines before the first tree."""
     fields: dict[str, str] = {}
     with source.open("rb") as lines:
         while line := lines.readline(LIGHTGBM_LIMIT):
@@ -70,7 +69,7 @@ def read_lightgbm(source: Path) -> Reading:
             key, _, value = line.decode("utf-8", "replace").strip().partition("=")
             if key == "Tree":
                 break
-            if key in _LIGHTGBM_SAID:
+            if key in _LIGHTGBM_FIELDS:
                 fields[key] = value
     try:
         objective = fields.get("objective", "").split(" ")[0]
@@ -92,7 +91,7 @@ def read_treelite(source: Path) -> Reading:
     except struct.error as error:
         raise unreadable(source, "checkpoint of treelite", error) from None
     if major != _TREELITE_MAJOR or not 0 <= task <= 4 or features < 1 or targets != count:
-        what = "it is no checkpoint of treelite 4"
+        what = "not a checkpoint of treelite 4"
         raise UsageError(what, where=source, do="write it with treelite 4 (Model.serialize)")
     if targets > 1:
         raise unreadable(source, "model that FIL serves", f"it has {targets} targets")
@@ -104,20 +103,20 @@ def _xgboost(document: Mapping[str, Any]) -> _Forest:
     learner = document["learner"]
     parameters = learner["learner_model_param"]
     if int(parameters.get("num_target", "1")) > 1:
-        raise ValueError(f"it has {parameters['num_target']} targets, which FIL does not serve")
+        raise ValueError(f"it has {parameters['num_target']} targets, which FIL does not support")
     classifier = str(learner["objective"]["name"]).startswith(_XGBOOST_CLASSIFIERS)
     return _Forest(int(parameters["num_feature"]), classifier, max(1, int(parameters["num_class"])))
 
 
 def _reading(source: Path, kind: str, name: str, forest: _Forest) -> Reading:
-    # FIL calls it is_classifier since 25.09, output_class before: it ignores the other word, but not its own's lack.
+    # FIL's name for it is is_classifier since 25.09, before that output_class. It ignores the other name.
     classifies = "true" if forest.classifier else "false"
     parameters = [("model_type", kind), ("is_classifier", classifies), ("output_class", classifies)]
     notes: tuple[str, ...] = ()
     if forest.classifier:
         parameters += [("predict_proba", "true"), ("threshold", "0.5")]
-        do = "write false for predict_proba in config.pbtxt, and dims: [ 1 ] for output__0"
-        notes = (f"it answers with probabilities; for the class itself {do}",)
+        do = "set predict_proba to false in config.pbtxt, and write dims: [ 1 ] for output__0"
+        notes = (f"it returns probabilities. To get the class itself, {do}",)
     config = config_of("fil", parameters=parameters)
     config.max_batch_size = BATCH
     config.dynamic_batching.SetInParent()
@@ -127,15 +126,15 @@ def _reading(source: Path, kind: str, name: str, forest: _Forest) -> Reading:
 
 
 class UbjsonError(ValueError):
-    """The file is no Universal Binary JSON."""
+    """The file is not valid Universal Binary JSON."""
 
 
 def read_ubjson(content: bytes | mmap, wanted: Mapping[str, Any]) -> Any:
-    """Return a value: of objects what is wanted, of arrays and long texts nothing; no memory goes to the rest."""
+    """Parse a value. Keeps only wanted keys of objects, and no arrays or long texts, so it needs little memory."""
     try:
         return _Ubjson(content).value(wanted)
     except (IndexError, struct.error, UnicodeDecodeError) as error:
-        raise UbjsonError(f"it ends early, or breaks off: {error}") from None
+        raise UbjsonError(f"it ends early, or is damaged: {error}") from None
 
 
 class _Ubjson:
@@ -143,7 +142,7 @@ class _Ubjson:
         self._content, self._at = content, 0
 
     def value(self, wanted: Mapping[str, Any], marker: str = "", depth: int = 0) -> Any:
-        """Go past one value, and return what is wanted of it."""
+        """Skip one value, and return the wanted part of it."""
         marker = marker or chr(self._take(1)[0])
         if marker in _CONSTANTS:
             return _CONSTANTS[marker]
@@ -154,7 +153,7 @@ class _Ubjson:
         if marker in "SH":
             return self._text()
         if marker not in "[{":
-            raise UbjsonError(f"byte {self._at - 1} is no marker of a value")
+            raise UbjsonError(f"byte {self._at - 1} does not start a value")
         if depth == _DEPTH:
             raise UbjsonError("it is nested too deeply")
         return self._container("]" if marker == "[" else "}", depth + 1, wanted)
@@ -166,7 +165,7 @@ class _Ubjson:
             self._skip(count * _SIZES[kind])
             return found
         if count is not None and count > len(self._content) - self._at:
-            raise UbjsonError("it has fewer values than it says")
+            raise UbjsonError("it has fewer values than declared")
         while count != 0 and not (count is None and self._closes(closing)):
             name = (self._text() if closing == "}" else None) or ""
             value = self.value(wanted.get(name) or {}, kind, depth)
@@ -185,7 +184,7 @@ class _Ubjson:
         return kind, self._length()
 
     def _closes(self, closing: str) -> bool:
-        while self._content[self._at] == ord("N"):  # means nothing
+        while self._content[self._at] == ord("N"):  # a no-op
             self._at += 1
         if self._content[self._at] != ord(closing):
             return False
@@ -196,7 +195,7 @@ class _Ubjson:
         marker = chr(self._take(1)[0])
         count = self.value({}, marker) if marker in "iUIlL" else -1
         if count < 0:
-            raise UbjsonError("a length is no number")
+            raise UbjsonError("a length is not a number")
         return int(count)
 
     def _text(self) -> str | None:

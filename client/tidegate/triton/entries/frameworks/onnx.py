@@ -1,4 +1,4 @@
-"""ONNX models, for the ONNX Runtime backend: tensors and files of weights as the model names them."""
+"""ONNX models for the ONNX Runtime backend: tensors and weight files."""
 
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -17,7 +17,7 @@ _TYPES = {
 }  # fmt: skip
 """Of `TensorProto.DataType` (onnx.proto)."""
 _NO_ZIPMAP = (
-    "export it without: skl2onnx.to_onnx(model, sample, options={'zipmap': False}), or "
+    "export it without one: skl2onnx.to_onnx(model, sample, options={'zipmap': False}), or "
     "onnxmltools.convert_lightgbm(model, initial_types=…, zipmap=False)"
 )
 _INTERFACE: Final = (
@@ -53,7 +53,7 @@ _CLASSES: Final = described(
 
 
 def read(source: Path) -> Reading:
-    """Read a `.onnx` file: its tensors, and the files beside it that have weights of it. Raises UsageError."""
+    """Read a `.onnx` file: its tensors, and the weight files next to it. Raises UsageError."""
     graph = read_message(_CLASSES["Model"], source).graph
     inputs, outputs = _tensors(graph, source)
     weights = ((place, _beside(source, place)) for place in sorted(set(_places_outside(graph))))
@@ -61,7 +61,7 @@ def read(source: Path) -> Reading:
 
 
 def read_tensors(source: Path) -> Reading:
-    """Read the tensors alone, whatever lies beside the file. Raises UsageError."""
+    """Read only the tensors, without the weight files. Raises UsageError."""
     inputs, outputs = _tensors(read_message(_CLASSES["ModelInterface"], source).graph, source)
     return Reading(config_of("onnxruntime", "onnxruntime_onnx"), inputs=inputs, outputs=outputs)
 
@@ -76,12 +76,12 @@ def _tensors(graph: Any, source: Path) -> tuple[tuple[Tensor, ...], tuple[Tensor
 
 
 def _tensor(value: Any, source: Path) -> Tensor:
-    what, do, tensor = "", "export the model with plain tensors on its outside", value.type.tensor
+    what, do, tensor = "", "export the model with plain tensors as inputs and outputs", value.type.tensor
     if not value.type.HasField("tensor"):
         kind = next((field.name for field, _ in value.type.ListFields()), "nothing")
-        what = f"is a {kind}; Triton passes tensors only"
+        what = f"is a {kind}, but Triton supports only tensors"
         if value.type.sequence.elem_type.HasField("map"):
-            what, do = f"{what} (a ZipMap, as classifiers are exported with)", _NO_ZIPMAP
+            what, do = f"{what} (exporters of classifiers add a ZipMap)", _NO_ZIPMAP
     elif tensor.elem_type not in _TYPES:
         what = f"has elements of a type that Triton does not have (ONNX type {tensor.elem_type})"
     elif not tensor.HasField("shape"):
@@ -110,10 +110,10 @@ def _places_outside(graph: Any) -> Iterator[str]:
 
 def _beside(source: Path, place: str) -> Path:
     if not is_inside(place) or place == MODEL:
-        why = "weights must lie in or below the model's folder"
-        do = "save the model again with weights beside it (onnx.save_model(…, location=NAME))"
-        raise UsageError(f"its weights lie in {place!r}", where=source, why=why, do=do)
+        why = "weights must be in or below the model's directory"
+        do = "save the model again with weights next to it (onnx.save_model(…, location=NAME))"
+        raise UsageError(f"its weights are in {place!r}", where=source, why=why, do=do)
     file = source.parent / place
     if not file.is_file():
-        raise UsageError(f"its weights lie in {place!r}, which is not there", where=source, do="copy it there")
+        raise UsageError(f"its weights are in {place!r}, which does not exist", where=source, do="copy them there")
     return file

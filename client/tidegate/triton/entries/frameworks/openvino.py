@@ -1,4 +1,4 @@
-"""OpenVINO's intermediate representation (a `.xml` and a `.bin`), for the OpenVINO backend."""
+"""OpenVINO's intermediate representation (a `.xml` and a `.bin`) for the OpenVINO backend."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +9,7 @@ from .reading import ANY, Reading, Tensor, bounded, config_of, unreadable
 
 MODEL, WEIGHTS = "model.xml", "model.bin"
 LIMIT = 256 << 20
-_LONGEST_NUMBER = 100  # Characters of a dimension that are kept: of more it is none.
+_LONGEST_NUMBER = 100  # Characters of a dimension that are kept. A longer one is invalid.
 _LAYER, _EDGE = ["net", "layers", "layer"], ["net", "edges", "edge"]
 _PORT = [*_LAYER, "output", "port"]
 _DIM = [*_PORT, "dim"]
@@ -28,7 +28,7 @@ class _Port:
 
 
 class _Network:
-    """What is kept of a file while it is read, of the network itself and not of networks within a layer."""
+    """The parts of a file that are needed, of the network itself and not of networks within a layer."""
 
     def __init__(self) -> None:
         self.ports: dict[tuple[str, str], _Port] = {}
@@ -38,7 +38,7 @@ class _Network:
         self._layer = self._text = ""
 
     def doctype(self, *_: object) -> None:
-        raise ValueError("it has a DOCTYPE, which OpenVINO never writes")  # without one no entities could expand
+        raise ValueError("it has a DOCTYPE, which OpenVINO never writes")  # prevents the expansion of entities
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         self._path.append(tag)
@@ -65,10 +65,10 @@ class _Network:
 
 
 def read(source: Path) -> Reading:
-    """Read the `.xml`; the `.bin` beside it comes along."""
+    """Read the `.xml` and include the `.bin` next to it."""
     weights = source.with_suffix(".bin")
     if not weights.is_file():
-        raise UsageError("its weights are not there", where=source, do=f"copy {weights.name} beside it")
+        raise UsageError("its weights are missing", where=source, do=f"copy {weights.name} next to it")
     found = _Network()
     parser = XMLParser(target=found)
     try:
@@ -87,10 +87,10 @@ def read(source: Path) -> Reading:
 def _tensor(ports: dict[tuple[str, str], _Port], place: tuple[str, str], source: Path) -> Tensor:
     port = ports.get(place)
     if port is None:
-        raise unreadable(source, "OpenVINO model", f"nothing feeds layer {place[0] or '?'}")
+        raise unreadable(source, "OpenVINO model", f"layer {place[0] or '?'} has no input")
     if port.precision.lower() not in _TYPES:
-        raise UsageError(f"a tensor has type {port.precision!r}, which Triton does not have", where=source)
-    # Where a tensor has several names, the backend takes the first of them in their order (get_any_name).
+        raise UsageError(f"a tensor has type {port.precision!r}, which Triton does not support", where=source)
+    # If a tensor has several names, the backend uses the first one in sorted order (get_any_name).
     name = min(port.names.split(","))
     if not name:
         do = "name it before saving: model.inputs[0].get_tensor().set_names({'input'}), outputs alike"

@@ -1,6 +1,6 @@
-"""Files in protobuf's wire format, read by the few of their fields that are described; weights are passed over.
+"""Reads the described fields of files in protobuf's wire format, and skips the weights.
 
-So the package onnx is not needed to read what models take and give, and a file may be large.
+So the package onnx is not needed to read a model's tensors, and files may be large.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,13 +19,13 @@ INT: Final = FieldDescriptorProto.TYPE_INT64
 TEXT: Final = FieldDescriptorProto.TYPE_STRING
 MANY: Final = True
 Field = tuple[Any, ...]
-"""Name, number, and type: one of the above or the name of a message; then MANY, where it is repeated."""
-MOST_BYTES = 64 << 20  # Of what is kept of a file: names, types and shapes are a few kilobytes.
-_MESSAGE = 2  # The wire type of messages, texts and packed lists.
+"""Name, number, and type (one of the above, or the name of a message), then MANY if it is repeated."""
+MOST_BYTES = 64 << 20  # Limit of the kept part of a file: names, types and shapes are a few kilobytes.
+_MESSAGE = 2  # the wire type of messages, texts and packed lists
 
 
 def described(package: str, messages: Mapping[str, Sequence[Field]]) -> dict[str, Any]:
-    """Return the classes of these messages by their names, as protobuf would make them of a `.proto` file (proto3)."""
+    """Return the classes of these messages by name, as protobuf would generate them from a `.proto` file (proto3)."""
     file = FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
     for name, fields in messages.items():
         message = file.message_type.add(name=name)
@@ -42,11 +42,11 @@ def described(package: str, messages: Mapping[str, Sequence[Field]]) -> dict[str
 
 
 def read_message(message: Any, file: Path) -> Any:
-    """Return the message of this class in a file, and read nothing else of it; raises UnreadableError."""
+    """Parse only the described fields of a file. Raises UnreadableError."""
     try:
         with file.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
             return message.FromString(bytes(_described_part(content, 0, len(content), message.DESCRIPTOR)))
-    except (DecodeError, ValueError, IndexError, RecursionError) as error:  # ValueError of an empty file, too
+    except (DecodeError, ValueError, IndexError, RecursionError) as error:  # an empty file raises ValueError
         raise unreadable(file, "ONNX model", error) from None
 
 
@@ -68,7 +68,7 @@ def _described_part(content: mmap, at: int, end: int, message: Any) -> bytearray
 
 
 def _fields(content: mmap, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Give each field's tag, and where it begins, where its value begins, and where it ends."""
+    """Yield each field's tag, its start, the start of its value, and its end."""
     while at < end:
         start = at
         tag, at = _read_varint(content, at)
@@ -84,7 +84,7 @@ def _fields(content: mmap, at: int, end: int) -> Iterator[tuple[int, int, int, i
             case 5:
                 at += 4
             case _:
-                raise ValueError(f"byte {start} begins no field")
+                raise ValueError(f"byte {start} does not start a field")
         if at > end:
             raise ValueError("it ends early")
         yield tag, start, value, at
@@ -100,11 +100,11 @@ def _read_varint(content: mmap, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return number, at
         if shift > 63:
-            raise ValueError(f"byte {at} belongs to no number")
+            raise ValueError(f"byte {at} does not belong to a number")
 
 
 def varint(value: int) -> bytes:
-    """Return a number as the wire format has it."""
+    """Encode a number in the wire format."""
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)

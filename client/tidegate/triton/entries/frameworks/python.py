@@ -1,4 +1,4 @@
-"""Models that are Python programs, for the Python backend: read as text, never run."""
+"""Python programs for the Python backend. They are read as text and never run."""
 
 import stat
 from pathlib import Path
@@ -9,26 +9,26 @@ from .reading import Reading, bounded, config_of
 PROGRAM = "model.py"
 CLASS = b"TritonPythonModel"
 COMPLETES = b"auto_complete_config"
-LIMIT = 1 << 20  # Bytes of a program: parsed, it takes some hundred times as much memory.
+LIMIT = 1 << 20  # Bytes of a program. Parsing takes some hundred times as much memory.
 _LEFT = frozenset({"__pycache__", ".git", ".ipynb_checkpoints", ".DS_Store"})
 
 
 def read(source: Path) -> Reading:
-    """Read a model.py with a TritonPythonModel, or a folder with it and what it needs."""
+    """Read a model.py with a TritonPythonModel, or a directory that contains it."""
     config, files = config_of("python"), files_of(source)
     if COMPLETES in program(source):
-        note = "its program tells Triton the tensors that config.pbtxt does not name (auto_complete_config)"
+        note = "its program adds the tensors that config.pbtxt does not declare (auto_complete_config)"
         return Reading(config, files, notes=(note,))
-    return Reading(config, files, missing="a Python program's tensors are what you say they are")
+    return Reading(config, files, missing="the tensors of a Python program cannot be read from it")
 
 
 def program(source: Path) -> bytes:
-    """Return the text of a program, or of the model.py in a folder."""
+    """Return the text of a program, or of the model.py in a directory."""
     return bounded(source / PROGRAM if source.is_dir() else source, LIMIT, "a program")
 
 
 def files_of(source: Path) -> tuple[tuple[str, Path], ...]:
-    """Return what goes into the version's folder: the program, or all of a folder; raises UsageError for odd files."""
+    """Return the files for the version directory: the program, or all of a directory. Raises UsageError."""
     if not source.is_dir():
         return ((PROGRAM, source),)
     found = []
@@ -37,6 +37,6 @@ def files_of(source: Path) -> tuple[tuple[str, Path], ...]:
         if _LEFT & set(below.parts) or (path.is_dir() and not path.is_symlink()):
             continue
         if not path.exists() or not stat.S_ISREG(path.stat().st_mode):  # links to files are followed
-            raise UsageError("it is no file that can be copied", where=path, do="take it out of the folder")
+            raise UsageError("not a file that can be copied", where=path, do="remove it from the directory")
         found.append((below.as_posix(), path))
     return tuple(found)

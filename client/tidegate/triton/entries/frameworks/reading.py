@@ -1,4 +1,4 @@
-"""What the files of a framework tell of a model: the parts of its entry that are not the user's choice."""
+"""The parts of an entry that a framework's files determine."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from ....errors import UsageError
 from ....names import nearest_of
 
 DATA_TYPES = tuple(name.removeprefix("TYPE_") for name in DataType.DESCRIPTOR.values_by_name if name != "TYPE_INVALID")
-"""Triton's, as `config.pbtxt` has them after `TYPE_`."""
-ANY = -1  # A dimension that may have any size.
+"""Triton's types, as in `config.pbtxt` after `TYPE_`."""
+ANY = -1  # a dimension of any size
 
 
 class UnreadableError(UsageError):
-    """A file is not what it seems to be."""
+    """A file is not valid in its format."""
 
 
 @dataclass(frozen=True)
@@ -33,20 +33,20 @@ class Reading:
     """The parts of an entry, as read from a framework's files."""
 
     config: Any
-    """A ModelConfig with the backend, and what else the framework decides; without tensors, unless they are fixed."""
-    files: tuple[tuple[str, Path], ...] = ()  # Path below the version's folder, and the file it is copied from.
+    """A ModelConfig with the backend and other settings of the framework. Without tensors, unless they are fixed."""
+    files: tuple[tuple[str, Path], ...] = ()  # path below the version directory, and the file to copy
     inputs: tuple[Tensor, ...] = ()
     outputs: tuple[Tensor, ...] = ()
     whole_shapes: bool = True
-    """Whether the dimensions are those of the model, its batch's among them; else they leave the batch out."""
+    """Whether the dimensions include the batch."""
     arguments: tuple[str, ...] | None = None
-    """What TorchScript's forward takes besides itself, where it can be read, and all of it is tensors."""
-    missing: str = ""  # What the file does not tell of the tensors, and the user must say: a sentence for the error.
-    notes: tuple[str, ...] = ()  # What the user should know of such a model in Triton.
+    """The arguments of TorchScript's forward, if they can be read and are all tensors."""
+    missing: str = ""  # Why the user must describe the tensors: a sentence for the error.
+    notes: tuple[str, ...] = ()  # Hints for the user about such a model in Triton.
 
 
 def config_of(backend: str, platform: str = "", parameters: Iterable[tuple[str, str]] = ()) -> Any:
-    """Return a ModelConfig with these."""
+    """Return a ModelConfig with a backend, a platform and parameters."""
     config = ModelConfig(backend=backend, platform=platform)
     for key, value in parameters:
         config.parameters[key].string_value = value
@@ -54,7 +54,7 @@ def config_of(backend: str, platform: str = "", parameters: Iterable[tuple[str, 
 
 
 def data_type(text: str) -> str:
-    """Return Triton's name of a data type, however it is written: `fp32`, `TYPE_FP32`. Raises UsageError."""
+    """Return Triton's name of a data type, in any spelling: `fp32`, `TYPE_FP32`. Raises UsageError."""
     name = text.strip().upper().removeprefix("TYPE_")
     plain = {"BYTES": "STRING", "FLOAT16": "FP16", "FLOAT32": "FP32", "FLOAT64": "FP64", "BFLOAT16": "BF16"}
     name = plain.get(name, name)
@@ -64,14 +64,14 @@ def data_type(text: str) -> str:
 
 
 def bounded(file: Path, limit: int, what: str, do: str = "") -> bytes:
-    """Return a file's bytes; raises UsageError when it has more than are ever read of such a one."""
+    """Return a file's content. Raises UsageError if it exceeds the limit."""
     with file.open("rb") as opened:
         content = opened.read(limit + 1)
     if len(content) > limit:
-        raise UsageError(f"{what} of more than {limit >> 20} MiB is not read", where=file, do=do)
+        raise UsageError(f"{what} of more than {limit >> 20} MiB is not supported", where=file, do=do)
     return content
 
 
 def unreadable(file: Path, what: str, why: object) -> UnreadableError:
-    """Return the error that says that a file is not what it seems to be."""
-    return UnreadableError(f"this is no {what} that can be read", where=file, why=str(why) or type(why).__name__)
+    """Return the error for a file that is not valid in its format."""
+    return UnreadableError(f"not a readable {what}", where=file, why=str(why) or type(why).__name__)

@@ -1,6 +1,6 @@
-"""TorchScript, for the PyTorch backend.
+"""TorchScript for the PyTorch backend.
 
-An archive's listing and its source text are read; what is pickled in it is never loaded.
+Only an archive's listing and its source text are read. Its pickled data is never loaded.
 """
 
 import ast
@@ -18,27 +18,27 @@ from .python import LIMIT as CODE_LIMIT
 from .reading import Reading, config_of, unreadable
 
 SCRIPT = "model.pt"
-LIMIT = 16 << 20  # Bytes that are ever unpacked of one member of an archive.
+LIMIT = 16 << 20  # bytes to unpack of one member of an archive
 NO_SCRIPT = (
-    "pickled weights need code, and are never loaded: save the model by torch.jit.script(model).save('model.pt'), "
-    "or export it by torch.onnx.export"
+    "pickled weights need code and are never loaded. Save the model with torch.jit.script(model).save('model.pt'), "
+    "or export it with torch.onnx.export"
 )
 BROKEN = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, RuntimeError, NotImplementedError, EOFError, KeyError,
     ValueError,
 )  # fmt: skip
-"""What a damaged archive raises."""
-_NAMES = "outputs are called NAME__0, NAME__1, … in the order in which forward returns them, for example OUTPUT__0"
+"""Exceptions for a damaged archive."""
+_NAMES = "the names of outputs are NAME__0, NAME__1, … in the order in which forward returns them, such as OUTPUT__0"
 
 
 def is_script(names: Collection[str]) -> bool:
-    """Tell whether a zip archive, given by its members, is TorchScript: it has code besides its pickled data."""
+    """Return whether a zip archive with these members is TorchScript: it has code in addition to its pickled data."""
     below = {name.partition("/")[2] for name in names}
     return "data.pkl" in below and any(name.startswith("code/") for name in below)
 
 
 def read_script(source: Path) -> Reading:
-    """Read TorchScript: what forward takes and returns; it tells no types of elements, and no shapes."""
+    """Read the arguments and results of forward. TorchScript has no types of elements and no shapes."""
     try:
         with zipfile.ZipFile(source) as archive:
             if not is_script(archive.namelist()):
@@ -47,7 +47,7 @@ def read_script(source: Path) -> Reading:
     except BROKEN as error:
         raise unreadable(source, "TorchScript archive", error) from None
     config, arguments = config_of("pytorch", "pytorch_libtorch"), _arguments(forward)
-    missing = f"TorchScript tells no types and shapes of its tensors: {_signature_text(forward)}"
+    missing = f"TorchScript does not contain the types and shapes of its tensors: {_signature_text(forward)}"
     return Reading(config, ((SCRIPT, source),), arguments=arguments, missing=missing)
 
 
@@ -60,11 +60,11 @@ def _signature_text(forward: ast.FunctionDef | None) -> str:
         return _NAMES
     names = ", ".join(each.arg for each in forward.args.args[1:])
     returned = f", and returns {_text(forward.returns)}" if forward.returns else ""
-    return f"forward takes {names or 'nothing'}{returned}; {_NAMES}"
+    return f"forward takes {names or 'nothing'}{returned}, and {_NAMES}"
 
 
 def _text(node: ast.AST) -> str:
-    """Return the text of an expression; nothing where it is nested too deeply for Python."""
+    """Return the text of an expression. Empty if it is nested too deeply for Python."""
     try:
         return ast.unparse(node)
     except RecursionError:
@@ -79,7 +79,7 @@ def _arguments(forward: ast.FunctionDef | None) -> tuple[str, ...] | None:
 
 
 def _script_forward(archive: zipfile.ZipFile) -> ast.FunctionDef | None:
-    """Return forward of the class that the archive's data is of; None where the text, which is Python, lacks it."""
+    """Return forward of the archive's class, or None if its Python text lacks it."""
     root = archive.namelist()[0].partition("/")[0]
     package, name = _outermost(_unpacked(archive, f"{root}/data.pkl"))
     try:
@@ -94,7 +94,7 @@ def _script_forward(archive: zipfile.ZipFile) -> ast.FunctionDef | None:
 
 
 def _outermost(pickled: bytes) -> tuple[str, str]:
-    """Return package and name of the first class that pickled data names; its operations are listed, not done."""
+    """Return package and name of the first class in pickled data. Lists its operations without executing them."""
     with suppress(ValueError):
         for operation, argument, _ in pickletools.genops(pickled):
             if operation.name == "GLOBAL":

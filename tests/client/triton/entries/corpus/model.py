@@ -1,4 +1,4 @@
-"""The model of every corpus entry in the Python backend: it gives back what it is given."""
+"""The model of every corpus entry of the Python backend. It returns its input."""
 
 from typing import Any
 
@@ -6,10 +6,9 @@ import triton_python_backend_utils as triton
 
 
 class TritonPythonModel:
-    """What Triton's Python backend looks for."""
+    """Required by Triton's Python backend."""
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """Answer each request."""
         answers = []
         for request in requests:
             given = triton.get_input_tensor_by_name(request, "IN")

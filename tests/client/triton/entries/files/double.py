@@ -1,5 +1,3 @@
-"""Doubles its input."""
-
 import json
 from typing import Any
 
@@ -8,15 +6,13 @@ import triton_python_backend_utils as pb_utils
 
 
 class TritonPythonModel:
-    """What the Python backend looks for."""
+    """Required by the Python backend."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        """Remember what the output is to be."""
         self.output = json.loads(args["model_config"])["output"][0]
         self.kind = pb_utils.triton_string_to_numpy(self.output["data_type"])
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """Answer each request."""
         answers = []
         for request in requests:
             given = request.inputs()[0].as_numpy()

@@ -1,4 +1,4 @@
-"""Files that are damaged, or made to do harm: a reader tells what it can, or says in words that it cannot."""
+"""Damaged or malicious files: readers return a result or raise an error with a message."""
 
 import re
 import tempfile
@@ -35,7 +35,7 @@ DAMAGE = st.lists(st.tuples(st.integers(0, 6000), st.binary(min_size=0, max_size
 
 
 def traced(run: Callable[[], object]) -> tuple[object, int]:
-    """Return what it returns, and the bytes that it took at most."""
+    """Return the function's result, and its peak memory in bytes."""
     tracemalloc.start()
     try:
         return run(), tracemalloc.get_traced_memory()[1]
@@ -93,8 +93,8 @@ def test_lightgbm_without_a_tree_takes_little_memory(
     assert traced(refused)[1] < 4 << 20
 
 
-def test_openvino_takes_no_memory_for_what_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.triton.entries.frameworks.openvino.LIMIT", 4 << 20)  # what it takes for the bytes
+def test_openvino_uses_no_memory_for_unneeded_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate.triton.entries.frameworks.openvino.LIMIT", 4 << 20)  # the limit for the bytes
     junk = b"<!-- <!DOCTYPE net> --><rt_info>" + b"<a/>" * 500_000 + b"</rt_info></net>"
     (tmp_path / "m.xml").write_bytes((FILES / "openvino.xml").read_bytes().replace(b"</net>", junk))
     (tmp_path / "m.bin").write_bytes(b"")
@@ -109,7 +109,7 @@ def test_a_number_that_no_configuration_holds_is_refused(tmp_path: Path) -> None
         new_entry("m", tmp_path / "m.xml", tmp_path / "entries", Options())
 
 
-def test_ubjson_takes_no_memory_for_what_is_not_asked() -> None:
+def test_ubjson_uses_no_memory_for_unneeded_parts() -> None:
     long, doubles = b"Sl" + (2 << 20).to_bytes(4) + bytes(2 << 20), b"[$D#l" + (2 << 20).to_bytes(4) + bytes(16 << 20)
     many = b"{" + b"".join(b"U\x06%06dZ" % number for number in range(40_000)) + b"}"
     for junk in (many, b"[" + b"[]" * 40_000 + b"]", b"[#l" + (40_000).to_bytes(4) + b"Z" * 40_000, long, doubles):

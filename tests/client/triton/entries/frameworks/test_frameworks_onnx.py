@@ -1,5 +1,3 @@
-"""ONNX models, made by the library that reads them."""
-
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +49,7 @@ def test_every_type_that_triton_has_is_known(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bad", "said"),
+    ("bad", "message"),
     [
         (value("x", TensorProto.COMPLEX64, [1]), "a type that Triton does not have"),
         (value("x", TensorProto.FLOAT, None), "unknown rank"),
@@ -59,9 +57,9 @@ def test_every_type_that_triton_has_is_known(tmp_path: Path) -> None:
     ],
     ids=["type", "rank", "sequence"],
 )
-def test_tensors_that_triton_cannot_pass_are_refused(tmp_path: Path, bad: Any, said: str) -> None:
+def test_tensors_that_triton_cannot_pass_are_refused(tmp_path: Path, bad: Any, message: str) -> None:
     onnx.save(model([bad], [value("y", TensorProto.FLOAT, [1])]), tmp_path / "m.onnx")
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         read(tmp_path / "m.onnx")
 
 
@@ -70,9 +68,9 @@ def test_a_classifiers_zipmap_is_refused_with_the_option_that_leaves_it_out(tmp_
     maps = helper.make_sequence_type_proto(helper.make_map_type_proto(TensorProto.INT64, key))
     made = model([value("x", TensorProto.FLOAT, [1])], [helper.make_value_info("probabilities", maps)])
     onnx.save(made, tmp_path / "m.onnx")
-    with pytest.raises(UsageError, match=r"'probabilities' is a sequence; .* ZipMap") as told:
+    with pytest.raises(UsageError, match=r"'probabilities' is a sequence, but .* ZipMap") as caught:
         read(tmp_path / "m.onnx")
-    assert "options={'zipmap': False}" in told.value.do
+    assert "options={'zipmap': False}" in caught.value.do
 
 
 def outside(tmp_path: Path, location: str) -> Path:
@@ -87,12 +85,12 @@ def outside(tmp_path: Path, location: str) -> Path:
     return tmp_path / "m.onnx"
 
 
-def test_weights_in_files_beside_it_come_along(tmp_path: Path) -> None:
+def test_weights_in_files_next_to_it_are_copied(tmp_path: Path) -> None:
     source = outside(tmp_path, "weights.bin")
     assert read(source).files == (("model.onnx", source), ("weights.bin", tmp_path / "weights.bin"))
 
 
 @pytest.mark.parametrize("location", ["../weights.bin", "/etc/passwd", "a/../../b", "gone.bin", ""])
 def test_weights_elsewhere_are_refused(tmp_path: Path, location: str) -> None:
-    with pytest.raises(UsageError, match="its weights lie in"):
+    with pytest.raises(UsageError, match="its weights are in"):
         read(outside(tmp_path, location))

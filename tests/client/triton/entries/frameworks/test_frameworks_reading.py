@@ -1,4 +1,4 @@
-"""What the files of each framework tell: as its own library wrote them, changed, and broken."""
+"""Files of each framework: written by its own library, changed, and broken."""
 
 import json
 import os
@@ -28,7 +28,7 @@ SCORE, TEXT = Tensor("score", "FP32", (-1,)), Tensor("text", "STRING", (-1, -1))
 VINO = (Tensor("a_name", "FP32", (-1, 3)),), (Tensor("probabilities", "FP32", (-1, 2)),)
 
 
-def test_tensors_are_told_and_files_come_along() -> None:
+def test_tensors_are_read_and_files_are_copied() -> None:
     reading = openvino.read(FILES / "openvino.xml")
     assert (reading.inputs, reading.outputs) == VINO  # the first of several names
     assert [below for below, _ in reading.files] == ["model.xml", "model.bin"]
@@ -37,8 +37,8 @@ def test_tensors_are_told_and_files_come_along() -> None:
 @pytest.mark.parametrize(
     ("read", "name", "words", "contents"),
     [
-        (onnx.read, "m.onnx", "no ONNX model", [b"", b"not a protobuf at all", b"\xff" * 64]),
-        (torch.read_script, "m.pt", "no TorchScript archive", [(FILES / "script.pt").read_bytes()[:-40]]),
+        (onnx.read, "m.onnx", "not a readable ONNX model", [b"", b"not a protobuf at all", b"\xff" * 64]),
+        (torch.read_script, "m.pt", "not a readable TorchScript archive", [(FILES / "script.pt").read_bytes()[:-40]]),
     ],
 )
 def test_what_is_no_such_file_is_refused(
@@ -57,11 +57,11 @@ def test_what_is_no_such_file_is_refused(
         ('precision="FP32" names="a_name,x"', 'precision="U4" names="a_name,x"', "'U4'"),
         ('<?xml version="1.0"?>', '<!DOCTYPE net [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;&a;">]>', "DOCTYPE"),
         ('<?xml version="1.0"?>', '<?xml version="1.0" encoding="UTF-16"?><!DOCTYPE net>', "DOCTYPE"),
-        ('<?xml version="1.0"?>', '<?xml version="1.0" encoding="none"?>', "no OpenVINO model"),
-        ("</net>", "", "no OpenVINO model"),
-        ("<dim>-1</dim>", "<dim>many</dim>", "no OpenVINO model"),
-        ('type="Result"', 'type="Other"', "no OpenVINO model"),
-        ("", "", r"copy m\.bin beside it"),
+        ('<?xml version="1.0"?>', '<?xml version="1.0" encoding="none"?>', "not a readable OpenVINO model"),
+        ("</net>", "", "not a readable OpenVINO model"),
+        ("<dim>-1</dim>", "<dim>many</dim>", "not a readable OpenVINO model"),
+        ('type="Result"', 'type="Other"', "not a readable OpenVINO model"),
+        ("", "", r"copy m\.bin next to it"),
     ],
     ids=["no-name", "type", "entities", "utf-16", "encoding", "cut", "dim", "no-result", "no-weights"],
 )
@@ -89,25 +89,25 @@ SCRIPTED = ("forward takes image, mask, and returns Tuple[Tensor, Tensor]", "pyt
 
 
 @pytest.mark.parametrize(
-    ("read", "source", "files", "names", "told"),
+    ("read", "source", "files", "names", "expected"),
     [
         (torch.read_script, FILES / "script.pt", {}, ["model.pt"], SCRIPTED),
         (torch.read_script, FILES / "traced.pt", {}, ["model.pt"], SCRIPTED),
-        (python.read, "", {"model.py": SERVED}, ["model.py"], ["are what you say they are"]),
+        (python.read, "", {"model.py": SERVED}, ["model.py"], ["cannot be read from it"]),
         (python.read, "", {"model.py": COMPLETING}, ["model.py"], ["(auto_complete_config)"]),
     ],
 )
-def test_the_files_of_a_framework_tell_this(
-    tmp_path: Path, read: Reader, source: str | Path, files: dict[str, str], names: list[str], told: list[str]
+def test_the_files_of_a_framework_contain_this(
+    tmp_path: Path, read: Reader, source: str | Path, files: dict[str, str], names: list[str], expected: list[str]
 ) -> None:
     reading = read(write_files(tmp_path, files) / source)
     text = f"{config_text(reading.config)}\n{reading.missing}\n{reading.notes}"
     assert [below for below, _ in reading.files] == names
-    assert [each for each in told if each not in text] == [], text
+    assert [each for each in expected if each not in text] == [], text
     assert bool(reading.missing) is not (COMPLETING in files.values())
 
 
-def test_everything_beside_a_program_comes_along_but_leavings(tmp_path: Path) -> None:
+def test_all_files_next_to_a_program_are_copied_except_leftovers(tmp_path: Path) -> None:
     for name in ("model.py", "lib/part.py", "__pycache__/model.pyc", ".git/HEAD", "lib/__pycache__/p.pyc", ".hidden"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
@@ -120,7 +120,7 @@ def test_what_cannot_be_copied_is_refused(tmp_path: Path) -> None:
     odd = tmp_path / "odd"
     for to in (tmp_path, "nothing", None):
         os.mkfifo(odd) if to is None else odd.symlink_to(to)
-        with pytest.raises(UsageError, match=r"odd: it is no file"):
+        with pytest.raises(UsageError, match=r"odd: not a file"):
             python.files_of(tmp_path)
         odd.unlink()
 
@@ -145,10 +145,10 @@ def test_features_and_classes_of_a_forest_are_read(
     reading = read(FILES / name)
     assert reading.inputs == (Tensor("input__0", "FP32", (4,)),)
     assert reading.outputs == (Tensor("output__0", "FP32", (classes,)),)
-    said = {key: value.string_value for key, value in reading.config.parameters.items()}
-    assert said["model_type"] == kind
-    assert said["is_classifier"] == said["output_class"] == ("true" if classifier else "false")
-    assert ("threshold" in said) is classifier  # FIL refuses a classifier without one
+    message = {key: value.string_value for key, value in reading.config.parameters.items()}
+    assert message["model_type"] == kind
+    assert message["is_classifier"] == message["output_class"] == ("true" if classifier else "false")
+    assert ("threshold" in message) is classifier  # FIL refuses a classifier without one
     assert reading.config.max_batch_size == 32768
     assert reading.config.HasField("dynamic_batching")
     assert reading.files == ((file, FILES / name),)

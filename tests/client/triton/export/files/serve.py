@@ -1,4 +1,4 @@
-"""Stands in for Triton's ONNX Runtime backend: serves the `model.onnx` of its folder by the same ONNX Runtime."""
+"""Replaces Triton's ONNX Runtime backend: runs the `model.onnx` of its directory with the same ONNX Runtime."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ class TritonPythonModel:
     """One model, by the names of its tensors."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        """Load it; the parameter `packages` says where ONNX Runtime is."""
+        """Load the model. The parameter `packages` has the path of ONNX Runtime."""
         sys.path.append(json.loads(args["model_config"])["parameters"]["packages"]["string_value"])
         import onnxruntime
 
@@ -21,7 +21,6 @@ class TritonPythonModel:
         self.session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """Answer each request."""
         return [self._answer(request) for request in requests]
 
     def _answer(self, request: Any) -> Any:

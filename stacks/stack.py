@@ -71,7 +71,6 @@ class Stack(StackId):
         return tuple(model for model in here if pool.name in model.pools(server.pools[0].name))
 
     def path_of(self, model: Model) -> tuple[str | int, ...]:
-        """Return the path of a model in the definition."""
         return ("models", self.platform.models.index(model))
 
     def buckets(self) -> Iterator[tuple[int, Server, ObjectStoreRepository]]:
@@ -95,7 +94,6 @@ class Stack(StackId):
                         yield index, server, dataset
 
     def dataset(self, name: str) -> Dataset:
-        """Return the dataset with a name."""
         return next(dataset for dataset in self.platform.datasets if dataset.name == name)
 
     def volume(self, dataset: Dataset) -> tuple[str, ...]:
@@ -152,5 +150,4 @@ class Definition:
 
     @property
     def file(self) -> str:
-        """Return the file of the definition."""
         return self.document.file

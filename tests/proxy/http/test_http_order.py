@@ -126,13 +126,16 @@ async def test_a_read_only_request_with_a_body_is_not_retried(tmp_path: Path) ->
         await (reset if len(bodies) == 1 else echo)(made, writer, asked)
 
     data = METADATA[:-2] + b"Content-Length: 4\r\n\r\nbody"
-    async with upstream(reset_the_first) as one, upstream(reset_the_first) as other:
-        async with running_proxy(tmp_path, one, other) as here:
-            assert [(await here.ask(data, 5)).status for _ in range(8)] == [502, *[200] * 7]
-            assert bodies == [b"body"] * 8
-            bodies.clear()
-            assert (await here.ask(METADATA, 5)).status == 200
-            assert bodies == [b""] * 2
+    async with (
+        upstream(reset_the_first) as one,
+        upstream(reset_the_first) as other,
+        running_proxy(tmp_path, one, other) as here,
+    ):
+        assert [(await here.ask(data, 5)).status for _ in range(8)] == [502, *[200] * 7]
+        assert bodies == [b"body"] * 8
+        bodies.clear()
+        assert (await here.ask(METADATA, 5)).status == 200
+        assert bodies == [b""] * 2
 
 
 async def test_a_truncated_response_is_counted_and_logged_as_a_failure(

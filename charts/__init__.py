@@ -1,12 +1,12 @@
 """The Helm chart, generated from the components: `python -m charts generate` writes `charts/tidegate/`.
 
-| module | what happens there |
+| module | contents |
 |---|---|
-| `generate`, `placeholders` | the templates: components run once with placeholders in the place of values |
-| `recording`, `writers` | what they ask of these is recorded, and written as text with Helm's actions |
-| `arguments` | what the values are: keys, types and defaults, as the components' arguments say them |
-| `values_schema`, `values_file` | the values as a JSON schema, and as YAML |
-| `project`, `folder` | `Chart.yaml`, and the folder of the chart |
+| `generate`, `placeholders` | templates: the components run once with placeholders for values |
+| `recording`, `writers` | the recorded uses of placeholders, written as text with Helm's actions |
+| `arguments` | keys, types and defaults of the values, from the components' arguments |
+| `values_schema`, `values_file` | the values as a JSON schema and as YAML |
+| `project`, `folder` | `Chart.yaml`, and the chart's directory |
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ CHART = Path(__file__).parent / "tidegate"
 
 
 def values_of(args: EnvironmentArgs) -> dict[str, Any]:
-    """Return the chart's values that stand for a resolved environment; what is None is left out."""
+    """Return the chart's values for a resolved environment, without those that are None."""
     values: dict[str, Any] = _value(args)
     return values
 

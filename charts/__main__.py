@@ -1,4 +1,4 @@
-"""`make chart`: generates the chart's folder from the components. --check writes nothing, and lists stale files."""
+"""`make chart`: generate the chart's directory from the components. --check writes nothing, and lists stale files."""
 
 import sys
 

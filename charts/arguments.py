@@ -1,4 +1,4 @@
-"""The arguments of the components, as the chart's values know them: keys, types and defaults."""
+"""The arguments of the components as values of the chart: keys, types and defaults."""
 
 from functools import cache
 from typing import Any, get_args, get_origin
@@ -12,14 +12,14 @@ from stacks.model_keys import Key, Model, bare, keys_of
 
 @cache
 def arguments(owner: Model) -> tuple[Key, ...]:
-    """Return the arguments of a class, in the order in which it declares them."""
+    """Return the arguments of a class in the order of their declaration."""
     return tuple(key for key in keys_of(owner).values() if NOT_IN_VALUES not in key.field.metadata)
 
 
 def default_of(argument: Key) -> Any:
-    """Return what holds without an argument; of a class of arguments a mapping: of its tag, where it is one of several.
+    """Return the default of an argument, or None if it is required or has none.
 
-    None where it is required, or where nothing holds without it.
+    The default of a class of arguments is a mapping with its tag, if it is one of several classes.
     """
     if argument.field.is_required():
         return None
@@ -28,27 +28,27 @@ def default_of(argument: Key) -> Any:
 
 
 def may_be_zero(argument: Key) -> bool:
-    """Say whether zero is among an argument's values."""
+    """Return whether an argument can be zero."""
     kind = argument.annotation
     return bare(kind) is not int or TypeAdapter(kind).json_schema().get("minimum", 0) <= 0
 
 
 def item_type(kind: Any) -> Any:
-    """Return the type of a list's items; the type itself where it is no list."""
+    """Return the type of a list's items, or the type itself if it is not a list."""
     kind = bare(kind)
     return get_args(kind)[0] if is_list(kind) else kind
 
 
 def is_list(kind: Any) -> bool:
-    """Say whether values of this type are lists."""
+    """Return whether values of this type are lists."""
     return get_origin(bare(kind)) is tuple
 
 
 def is_mapping(kind: Any) -> bool:
-    """Say whether values of this type are mappings with keys of the user's own."""
+    """Return whether values of this type are mappings with arbitrary keys."""
     return get_origin(bare(kind)) is dict
 
 
 def meant(kinds: tuple[Model, ...]) -> str | None:
-    """Return what is meant where a choice does not say its tag: servers have a kind even then."""
+    """Return the tag of a choice without a tag: that of Triton for servers."""
     return "triton" if issubclass(kinds[0], ServerArgs) else None

@@ -1,4 +1,4 @@
-"""Generates the templates: runs the components once with placeholders, and writes what they declare."""
+"""Generate the templates: run the components once with placeholders, and write the objects that they declare."""
 
 import inspect
 import re
@@ -25,7 +25,7 @@ _ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class _Seen:
-    """A resource when it was declared: by which component, and below which guards."""
+    """A declared resource, with its component and the guards around it."""
 
     type: str
     name: str
@@ -39,7 +39,7 @@ def chart_templates() -> dict[str, str]:
 
 
 def templates_of(program: Callable[[EnvironmentArgs], object]) -> dict[str, str]:
-    """Return the templates of what a program declares of the chart's values, one file for each of its components."""
+    """Return the templates of the objects that a program declares, one file for each of its components."""
     recording = Recording()
     root = placeholder(recording, Value("$.Values", EnvironmentArgs))
     with _watched(recording) as seen:
@@ -65,7 +65,7 @@ def templates_of(program: Callable[[EnvironmentArgs], object]) -> dict[str, str]
 
 @contextmanager
 def _watched(recording: Recording) -> Iterator[list[_Seen]]:
-    """Take note of every resource when it is declared."""
+    """Record every resource when it is declared."""
     seen: list[_Seen] = []
     original = pulumi.CustomResource.__init__
 
@@ -84,7 +84,7 @@ def _watched(recording: Recording) -> Iterator[list[_Seen]]:
 
 
 def _between(before: tuple[Opened, ...], now: tuple[Opened, ...]) -> list[str]:
-    """Return the lines between two objects: ends of guards that the second does not stand below, and new guards."""
+    """Return the lines between two objects: the ends of guards that do not enclose the second, and new guards."""
     common = 0
     while common < min(len(before), len(now)) and before[common] == now[common]:
         common += 1
@@ -95,7 +95,7 @@ def _heading(owner: Any) -> list[str]:
     file = Path(inspect.getfile(owner)).relative_to(_ROOT).as_posix()
     return [
         "{{- /*",
-        f"Generated from {file} by `make chart`; never edited by hand.",
+        f"Generated from {file} by `make chart`. Do not edit.",
         "",
         *inspect.cleandoc(owner.__doc__ or "").split("\n"),
         "*/}}",

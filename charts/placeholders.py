@@ -1,7 +1,7 @@
-"""Placeholders for the chart's values: components run once with them, and what they are asked for is recorded.
+"""Placeholders for the chart's values. Components run once with them, and their uses are recorded.
 
-A placeholder knows where its value will stand (`$pool.resources.cpu`) and of which type it is. Whatever would have to
-know the value already is refused, with the helper of `components.values` that records it instead.
+A placeholder knows the path of its value (`$pool.resources.cpu`) and its type. It refuses operations that need the
+value itself. Use a helper of `components.values` instead, which records the operation.
 """
 
 from collections.abc import Callable
@@ -20,20 +20,19 @@ _BYTES = f"""\
 {{{{- $unit := regexFind "[A-Za-z]*$" . -}}}}
 {{{{- $factors := dict {_FACTORS} -}}}}
 {{{{- mulf (trimSuffix $unit .) (get $factors $unit) | int64 -}}}}"""
-"""Named template that gives the bytes of a quantity, as `components.values.in_bytes` does."""
+"""Named template that computes the bytes of a quantity, as `components.values.in_bytes` does."""
 
 
 class _Open(Placeholder):
-    """What all placeholders have in common."""
+    """The base of all placeholders."""
 
     _recording: Recording
     _value: Value
 
     def each(self, make: Callable[[Any], Any]) -> Any:
-        """Record a loop."""
         expression = self._value.expression
         if not is_list(self._value.kind):
-            raise TypeError(f"{expression} is no list")
+            raise TypeError(f"{expression} is not a list")
         variable = f"${singular(expression.rpartition('.')[2])}"
         item = placeholder(self._recording, Value(variable, item_type(self._value.kind)))
         there = "" if self._value.default else expression
@@ -48,7 +47,7 @@ class _Open(Placeholder):
         return self._recording.loop(f"range $name, $value := {it}", it, lambda: make(name, value))
 
     def choice(self, make: Callable[[Any], Any], otherwise: Callable[[], Any], test: Any) -> Any:
-        """Record a branch; what was tested is known to be there in it."""
+        """Record a branch, in which the tested value is known to be present."""
         value, recording = self._value, self._recording
         there = placeholder(recording, replace(value, optional=False))
         if test is None:
@@ -58,12 +57,12 @@ class _Open(Placeholder):
             return recording.branch(is_true, lambda: make(there), otherwise)
         key = tag_of(value.kind)
         if test not in models_in(value.kind) or key is None:
-            raise TypeError(f"{value.expression} can be no {test.__name__}")
-        # Only where it is the default, a tag that is missing stands for the class.
+            raise TypeError(f"{value.expression} cannot be of class {test.__name__}")
+        # A missing tag means this class only if it is the default.
         default = _tag_default(value, key)
         named = Value(f"{value.expression}.{key}", str, default=default).known
-        told = named if default in tag_values(test, key) else f"{value.expression}.{key}"
-        is_one = f"eq {enclosed(told)} {' '.join(map(go_text, tag_values(test, key)))}"
+        tag = named if default in tag_values(test, key) else f"{value.expression}.{key}"
+        is_one = f"eq {enclosed(tag)} {' '.join(map(go_text, tag_values(test, key)))}"
         condition = f"and {value.expression} ({is_one})" if value.optional else is_one
         narrowed = placeholder(recording, Value(value.expression, test))
         return recording.branch(condition, lambda: make(narrowed), otherwise)
@@ -94,7 +93,7 @@ class _Open(Placeholder):
         return placeholder(self._recording, made)
 
     def _bytes_of(self, quantity: Any) -> str:
-        """Return the expression of the bytes of a quantity that may be known already."""
+        """Return the expression of the bytes of a quantity, which may be a constant."""
         known = enclosed(quantity._value.known) if isinstance(quantity, _Open) else go_text(quantity)
         return self._in_bytes(known)
 
@@ -113,10 +112,9 @@ for _operator in _OPERATORS.split():
 
 
 class Leaf(_Open, str):
-    """A text, number or truth value; itself a text with its token."""
+    """A text, number or truth value. It is a text with its token."""
 
     def __new__(cls, recording: Recording, value: Value) -> "Leaf":
-        """Make the token of a value."""
         made = super().__new__(cls, recording.token(value))
         made._recording, made._value = recording, value
         return made
@@ -132,13 +130,13 @@ class Leaf(_Open, str):
         return str(self)
 
 
-# A text would answer for its token.
+# A text would apply these to its token.
 for _method in (*(name for name in dir(str) if not name.startswith("_")), "keys"):
     setattr(Leaf, _method, _refused)
 
 
 class Section(_Open):
-    """A part with fields of its own, or a list of such parts."""
+    """A part with fields, or a list of such parts."""
 
     def __init__(self, recording: Recording, value: Value) -> None:
         self._recording, self._value = recording, value
@@ -153,17 +151,17 @@ class Section(_Open):
         if found and len(found) == len(owners):
             return placeholder(self._recording, _field(self._value, found))
         if all(name in owner.model_fields for owner in owners):
-            return owners[0].model_fields[name].default  # for the engine, and none of the values
-        raise AttributeError(f"not every kind of {expression} has a {name}: use of_kind()")
+            return owners[0].model_fields[name].default  # Only the engine uses it: it is not a value.
+        raise AttributeError(f"not all kinds of {expression} have {name}: use of_kind()")
 
 
 def placeholder(recording: Recording, value: Value) -> Any:
-    """Return a placeholder of a value."""
+    """Return the placeholder of a value, by its type."""
     return (Section if models_in(value.kind) else Leaf)(recording, value)
 
 
 def singular(name: str) -> str:
-    """Return what one item of a list is called."""
+    """Return the name of one item of a list."""
     for ending, other in (("ies", "y"), ("sses", "ss"), ("ss", "ss"), ("s", "")):
         if name.endswith(ending):
             return name.removesuffix(ending) + other
@@ -171,18 +169,18 @@ def singular(name: str) -> str:
 
 
 def _tag_default(section: Value, key: str) -> Any:
-    """Return what a key of one of several classes is where it is not said: as its section is by default, or meant."""
+    """Return the default of a key of one of several classes: that of its section, or that of the tag."""
     is_meant = section.default is None and key == tag_of(section.kind)
     return meant(models_in(section.kind)) if is_meant else (section.default or {}).get(key)
 
 
 def _field(section: Value, found: list[Key]) -> Value:
-    """Return the value of a field of a section, which several classes may have."""
+    """Return the value of a section's field, which several classes may have."""
     first, own = found[0], default_of(found[0])
     alike = own is not None and all(default_of(one) == own for one in found)
     default = own if alike else _tag_default(section, first.name)
     expression = f"{section.expression}.{first.name}"
     if isinstance(default, dict) and first.models:
-        expression = f"({expression})"  # what Go finds in nothing is nothing, where it stands in brackets
+        expression = f"({expression})"  # In parentheses, Go finds nothing in nothing instead of failing.
     optional = not first.field.is_required() and own is None
     return Value(expression, first.annotation, optional, default, may_be_zero(first))

@@ -1,4 +1,4 @@
-"""What the project's pyproject.toml says, and the chart's `Chart.yaml`."""
+"""The project's version and description from pyproject.toml, and the chart's `Chart.yaml`."""
 
 import tomllib
 from importlib import metadata
@@ -9,19 +9,19 @@ from .values_file import scalar
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "tidegate"
 DISTRIBUTION = "tidegate-platform"
-# Native sidecars, which hold the eviction policies, are stable from here on.
+# Native sidecars, in which the eviction policies run, are stable from this version on.
 KUBE_VERSION = ">=1.33.0-0"
 KEYWORDS = ("gpu", "inference", "mig", "model-serving", "nvidia", "triton")
 
 
 def version() -> str:
-    """Return the version of the project, which is the chart's as well."""
+    """Return the version of the project and the chart."""
     in_checkout = (ROOT / "pyproject.toml").is_file()
     return _project()["version"] if in_checkout else metadata.version(DISTRIBUTION)
 
 
 def chart_description() -> str:
-    """Return the chart's description: the project's."""
+    """Return the project's description, which is also the chart's."""
     return _project()["description"]
 
 

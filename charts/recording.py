@@ -1,7 +1,7 @@
-"""What is recorded while components run with placeholders: values, loops, branches and files, as numbered marks.
+"""The recording of components that run with placeholders: values, loops, branches and files, as numbered marks.
 
-Components hand tokens of these marks to their objects: a value is a text with its token, a loop or a branch a mapping
-from its token to what stands below it.
+Components put tokens of these marks into their objects. A value is a text with its token. A loop or a branch is a
+mapping from its token to its body.
 """
 
 import itertools
@@ -20,13 +20,13 @@ from stacks.model_keys import bare, models_in
 from .arguments import arguments, is_list, is_mapping
 
 RAW, AS_TEXT, END = "\ue000", "\ue001", "\ue002"
-"""Around the number of a mark: the value as it is, and the value as text, as f-strings ask for it."""
+"""Characters around the number of a mark: for the value itself, and for the value as text, as in f-strings."""
 TOKEN = re.compile(f"([{RAW}{AS_TEXT}])([0-9]+){END}")
 
 
 @dataclass(frozen=True)
 class Value:
-    """A value: a Go expression, and what is known of what it gives."""
+    """A value: a Go expression, with its type and default."""
 
     expression: str
     kind: Any  # Its Python type.
@@ -36,12 +36,12 @@ class Value:
 
     @property
     def is_open(self) -> bool:
-        """Whether it may be missing, or empty, which is alike for lists and mappings."""
+        """Whether it can be missing. For lists and mappings, an empty one counts as missing."""
         return self.optional or ((is_list(self.kind) or is_mapping(self.kind)) and not self.default)
 
     @property
     def known(self) -> str:
-        """The expression of the value, or of its default where it is missing."""
+        """The expression of the value, or of its default if it is missing."""
         it, default = self.expression, self.default
         if default in (None, [], {}, ()) or models_in(self.kind):
             return it
@@ -53,7 +53,7 @@ class Value:
 
     @property
     def there(self) -> str:
-        """The condition under which it is there: false, zero and an empty text are, an empty list is not."""
+        """The condition for its presence. False, zero and an empty text are present, an empty list is not."""
         owners = models_in(self.kind)
         full = owners and all(any(argument.field.is_required() for argument in arguments(owner)) for owner in owners)
         plain = is_list(self.kind) or is_mapping(self.kind) or full
@@ -65,12 +65,12 @@ class Guard:
     """Opens a loop (`range …`), a branch (`if …`), or the `else` of the branch before."""
 
     opening: str
-    condition: str  # True where something stands below it.
+    condition: str  # True if the body is rendered.
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Puts the entries of a mapping beside others, which win."""
+    """Adds the entries of a mapping to others, which win."""
 
     expression: str
     without: tuple[str, ...] = ()
@@ -94,18 +94,16 @@ class Branch:
 
     @property
     def is_loop(self) -> bool:
-        """Whether the body is repeated."""
         return isinstance(self.mark, Guard) and self.mark.opening.startswith("range ")
 
     @property
     def is_condition(self) -> bool:
-        """Whether the guard is an `if`: its body is rendered once or not at all."""
         return isinstance(self.mark, Guard) and not self.is_loop
 
 
 @dataclass(frozen=True)
 class Opened:
-    """A guard below which objects are declared; two of the same words are two."""
+    """A guard around declared objects. The number distinguishes guards with the same text."""
 
     number: int
     opening: str
@@ -113,9 +111,9 @@ class Opened:
 
 @dataclass
 class Recording:
-    """Marks by number, the guards that are open now, and named templates that are needed.
+    """Marks by number, the open guards, and the required named templates.
 
-    It stands in `components.values.RECORDER`, and also takes what helpers compose.
+    `components.values.RECORDER` holds it, and the helpers that compose values call it.
     """
 
     marks: list[Value | Guard | Spread | File] = field(default_factory=list)
@@ -124,21 +122,20 @@ class Recording:
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def token(self, mark: Value | Guard | Spread | File, style: str = RAW) -> str:
-        """Return the token of a mark."""
         self.marks.append(mark)
         return f"{style}{len(self.marks) - 1}{END}"
 
     def mark(self, text: Any) -> Value | Guard | Spread | File | None:
-        """Return the mark of a text that is a token and nothing else."""
+        """Return the mark of a text that consists of one token."""
         found = TOKEN.fullmatch(text) if isinstance(text, str) else None
         return self.marks[int(found[2])] if found else None
 
     @contextmanager
     def below(self, opening: str) -> Iterator[None]:
-        """Record that what is declared meanwhile stands below a guard."""
+        """Record a guard around everything that is declared meanwhile."""
         variable = opening.partition(" := ")[0]
         if opening.startswith("range ") and any(one.opening.startswith(f"{variable} := ") for one in self.opened):
-            raise TypeError(f"{opening}: it stands in a loop of the same variable; rename one of the two fields")
+            raise TypeError(f"{opening}: it is within a loop with the same variable. Rename one of the two fields.")
         self.opened.append(Opened(next(self._numbers), opening))
         try:
             yield
@@ -146,7 +143,7 @@ class Recording:
             self.opened.pop()
 
     def loop(self, opening: str, condition: str, make: Callable[[], Any]) -> Any:
-        """Record what is made of each item."""
+        """Record a loop and its body."""
         with self.below(opening):
             made = make()
         if made is None or isinstance(made, pulumi.Resource):
@@ -154,7 +151,7 @@ class Recording:
         return Recorded(self, {self.token(Guard(opening, condition)): made})
 
     def branch(self, condition: str, make: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
-        """Record what is made when a condition holds, and what else."""
+        """Record a branch and its two bodies."""
         inverse = f"not {enclosed(condition)}"
         with self.below(f"if {condition}"):
             made = make()
@@ -168,7 +165,6 @@ class Recording:
         return Recorded(self, found if other is None else found | {self.token(Guard("else", inverse)): other})
 
     def joined(self, parts: tuple[Any, ...]) -> Any:
-        """Record a list of several."""
         items: list[Any] = []
         for part in parts:
             if isinstance(part, Recorded):
@@ -180,7 +176,6 @@ class Recording:
         return Parts(self, items) if any(isinstance(item, Recorded) for item in items) else items
 
     def merged(self, parts: tuple[Any, ...]) -> Any:
-        """Record a mapping of several."""
         found: dict[str, Any] = {}
         for number, part in enumerate(parts):
             mark = self.mark(part)
@@ -192,15 +187,13 @@ class Recording:
         return Recorded(self, found) if any(TOKEN.fullmatch(key) for key in found) else found or None
 
     def json_text(self, tree: Any) -> str:
-        """Record a file."""
         return self.token(File(_plain(tree)))
 
     def checksum(self, tree: Any) -> str:
-        """Record the checksum of a file."""
         return self.token(File(_plain(tree), is_checksum=True))
 
     def _keys(self, part: Any) -> Iterator[str]:
-        """Yield the keys that a mapping may have."""
+        """Yield the keys that a mapping can have."""
         for key, value in part.items() if isinstance(part, Mapping) else ():
             if isinstance(self.mark(key), Guard):
                 yield from self._keys(value)
@@ -208,7 +201,7 @@ class Recording:
                 yield key
 
     def branches(self, tree: Any) -> list[Branch]:
-        """Return what of a mapping depends on values, in the order in which it was recorded."""
+        """Return the parts of a mapping that depend on values, in the order of recording."""
         keys = {int(token[2]): key for key in tree if (token := TOKEN.fullmatch(key))} if is_tree(tree) else {}
         found: list[Branch] = []
         for number in sorted(keys):
@@ -220,12 +213,12 @@ class Recording:
         return found
 
     def only_branches(self, tree: Any) -> list[Branch]:
-        """Return the branches of a mapping that consists of nothing else."""
+        """Return the branches of a mapping that consists only of branches."""
         found = self.branches(tree)
         return found if len(found) + sum(one.otherwise is not None for one in found) == len(tree) else []
 
     def presence(self, value: Any) -> str:
-        """Return the condition under which something is there; empty when it always is."""
+        """Return the condition for the presence of a value, or an empty text if it is always present."""
         mark = self.mark(value)
         if isinstance(mark, Value):
             return mark.there if mark.is_open else ""
@@ -243,15 +236,15 @@ class Recording:
             return either_of([both(condition, inner), both(f"not {enclosed(condition)}", other)])
         if not branch.is_loop or not inner:
             return both(condition, inner)
-        # Whether any item of a list has something is no expression of Helm's: a named template tells it.
+        # Helm has no expression for whether any item of a list has something, so a named template computes it.
         words = dict.fromkeys(re.findall(r"[A-Za-z]+", re.sub(r"\b(nil|ne|not|and|or|eq)\b", "", inner)))
         text = f"{{{{- {branch.mark.opening} }}}}{{{{ if {inner} }}}}true{{{{ end }}}}{{{{ end }}}}"
         return self.named(".".join(["tidegate.any", *words]), text)
 
     def named(self, name: str, text: str) -> str:
-        """Return the expression that includes a named template, with the variables that it uses handed over.
+        """Return the expression that includes a named template with the variables that it uses.
 
-        Of several texts for one name the later ones are numbered: each kind of server writes its own `eviction.json`.
+        If one name has several texts, later ones get a number: each kind of server writes another `eviction.json`.
         """
         bound = re.findall(r"range \$(\w+) :=", text)
         free = sorted(set(re.findall(r"\$([a-z]\w*)", text)) - set(bound))
@@ -264,22 +257,22 @@ class Recording:
 
 
 class Recorded(dict[str, Any], Placeholder):
-    """What a loop or a branch gave: bodies by the tokens of their guards."""
+    """The result of a loop or a branch: bodies by the tokens of their guards."""
 
     def __init__(self, recording: Recording, bodies: dict[str, Any]) -> None:
         super().__init__(bodies)
         self.recording = recording
 
     def choice(self, make: Callable[[Any], Any], otherwise: Callable[[], Any], test: Any) -> Any:
-        """Record a branch on whether anything is there."""
+        """Record a branch on presence."""
         if test is not None:
-            raise TypeError("what depends on values can only be asked whether it is there")
+            raise TypeError("a result that depends on values can only be tested for presence")
         condition = self.recording.presence(self)
         return self.recording.branch(condition, lambda: make(self), otherwise) if condition else make(self)
 
 
 class Parts(list[Any], Placeholder):
-    """A list of which parts depend on values."""
+    """A list with parts that depend on values."""
 
     def __init__(self, recording: Recording, items: list[Any]) -> None:
         super().__init__(items)
@@ -289,7 +282,7 @@ class Parts(list[Any], Placeholder):
 
 
 def _plain(tree: Any) -> Any:
-    """Return a tree with tokens for placeholders, as objects have them."""
+    """Return a tree with tokens instead of placeholders."""
     if isinstance(tree, str):
         return str.__str__(tree)
     if isinstance(tree, Mapping):
@@ -298,29 +291,29 @@ def _plain(tree: Any) -> Any:
 
 
 def is_tree(value: Any) -> bool:
-    """Say whether something is a mapping with something in it."""
+    """Return whether a value is a mapping that is not empty."""
     return isinstance(value, Mapping) and bool(value)
 
 
 def go(value: Any) -> str:
-    """Return a constant as Go's templates write it."""
+    """Return a constant in the syntax of Go's templates."""
     if isinstance(value, tuple | list):
         return f"(list {' '.join(map(go, value))})"
     return go_text(value) if isinstance(value, str) else str(value).lower()
 
 
 def enclosed(expression: str) -> str:
-    """Return an expression as an argument of another."""
+    """Return an expression in the form of an argument."""
     return f"({expression})" if " " in expression else expression
 
 
 def both(condition: str, other: str) -> str:
-    """Return the condition that two conditions hold; an empty one always does."""
+    """Return the conjunction of two conditions. An empty one is always true."""
     return f"and {enclosed(condition)} {enclosed(other)}" if other not in ("", condition) else condition
 
 
 def either_of(conditions: list[str]) -> str:
-    """Return the condition that one of several holds; empty when that is always so."""
+    """Return the disjunction of conditions, or an empty text if it is always true."""
     different = list(dict.fromkeys(conditions))
     if "" in different or any(f"not {enclosed(condition)}" in different for condition in different):
         return ""
@@ -328,13 +321,13 @@ def either_of(conditions: list[str]) -> str:
 
 
 def go_text(text: str) -> str:
-    """Return a text as Go writes it: in back quotes where that saves escapes."""
+    """Return a text in Go's syntax, in back quotes if that saves escapes."""
     if ('"' in text or "\\" in text) and "`" not in text and text.isprintable():
         return f"`{text}`"
     return json.dumps(text, ensure_ascii=False)
 
 
 def types_of(kind: Any) -> tuple[type, ...]:
-    """Return the plain types of a value; those of its words for a choice of words."""
+    """Return the plain types of a value, or of its words if it is a choice of words."""
     kind = bare(kind)
     return tuple({type(word) for word in get_args(kind)}) if get_origin(kind) is Literal else (kind,)

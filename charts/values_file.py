@@ -1,4 +1,4 @@
-"""Values as YAML that Helm, which reads YAML 1.1 in part, and readers of YAML 1.2 understand alike."""
+"""Values as YAML with the same meaning for Helm, which reads parts of YAML 1.1, and for readers of YAML 1.2."""
 
 import re
 import textwrap
@@ -9,7 +9,7 @@ import yaml
 Values = dict[str, Any]
 
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./@+-]*")
-# Helm's YAML reads these, in any case, as truth values, nothing or numbers.
+# Helm's YAML reads these, in upper or lower case, as truth values or null.
 _NOT_PLAIN = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null"})
 
 
@@ -31,7 +31,7 @@ _Dumper.add_representer(str, _text)
 
 
 def values_text(values: Values, heading: str) -> str:
-    """Return values as the text of a file, below a heading of comments."""
+    """Return values as the text of a file with a heading of comments."""
     lines = (line for paragraph in heading.split("\n") for line in textwrap.wrap(paragraph, 118) or [""])
     comment = "".join(f"# {line}".rstrip() + "\n" for line in lines)
     text = yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)

@@ -1,7 +1,7 @@
-"""`values.schema.json`: what the chart's values may be, in draft-07, written from the components' arguments.
+"""`values.schema.json`: the JSON schema (draft-07) of the chart's values, written from the components' arguments.
 
-The form of each text and number is the definition's own, since the arguments are of its types. So a values file that
-was edited by hand is refused where the definition would have been, as far as a schema can.
+The arguments have the types of the definition. So the schema refuses a values file that someone edited by hand as the
+definition would, as far as a schema can.
 """
 
 from functools import cache
@@ -28,7 +28,7 @@ def schema_text() -> str:
 
 @cache
 def values_schema() -> Schema:
-    """Return the JSON schema of the values; do not change it."""
+    """Return the JSON schema of the values. Do not change the result: it is cached."""
     writer = _ValuesWriter([EnvironmentArgs], _ValuesGenerator)
     section = writer.section(EnvironmentArgs.__name__, Form.WHOLE)
     section["properties"]["global"] = {"description": "Values that Helm hands to all charts.", "type": "object"}
@@ -42,7 +42,7 @@ def values_schema() -> Schema:
 
 
 class _ValuesGenerator(GenerateJsonSchema):
-    """Without what resolving uses up, and with conditions among keys."""
+    """Leaves out keys that are not in the values, and adds conditions among keys."""
 
     def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
         made = super().model_schema(schema)
@@ -64,19 +64,19 @@ class _ValuesWriter(SchemaWriter):
 
     def section(self, name: str, form: Form) -> Schema:
         section = super().section(name, form)
-        del section["type"]  # It stands beside each reference: null takes some values away.
+        del section["type"]  # Each reference has it, because null can remove some values.
         return section | ({"allOf": self.source[name]["allOf"]} if "allOf" in self.source[name] else {})
 
     def reference(self, name: str, form: Form) -> Schema:
         title = name.removesuffix("Args")
         if title not in self.made:
-            self.made[title] = {}  # taken, should the part refer to itself
+            self.made[title] = {}  # Reserves the name, in case the part refers to itself.
             self.made[title] = self.section(name, form)
-        # In draft-07 whatever stands beside a $ref is ignored.
+        # In draft-07 readers ignore keys next to a $ref.
         return {"type": "object", "allOf": [{"$ref": _DEFINITIONS + title}]}
 
     def union(self, source: Schema, form: Form) -> Schema:
-        """Return the schema of a choice. Its tag decides which branch a value is of, so that errors are about that."""
+        """Return the schema of a choice. The tag selects the branch, so that errors are about that branch."""
         if "discriminator" not in source:
             return super().union(source, form)
         key, default = source["discriminator"]["propertyName"], source["discriminator"].get("default")

@@ -1,6 +1,6 @@
-"""Writes what was recorded as text with Helm's actions: objects as YAML, and the trees of JSON files.
+"""Write a recording as text with Helm's actions: objects as YAML, and the trees of JSON files.
 
-A JSON file reads like JSON, with a comma after every item: Helm takes it as YAML, and makes JSON of it.
+The text of a JSON file has a comma after every item. Helm reads it as YAML, and writes JSON.
 """
 
 import json
@@ -20,12 +20,12 @@ _HEAD = ("apiVersion", "kind", "metadata", "name", "namespace")
 
 
 def indented(indent: int, text: str) -> str:
-    """Return a text behind so many spaces."""
+    """Return a text after a number of spaces."""
     return f"{' ' * indent}{text}"
 
 
 def action(text: str, indent: int = 0) -> str:
-    """Return an action that writes nothing itself, on as many lines as it needs."""
+    """Return an action without output, on as many lines as it needs."""
     whole = f"{{{{- {text} }}}}"
     if indent + len(whole) <= _WIDTH:
         return indented(indent, whole)
@@ -38,14 +38,13 @@ def action(text: str, indent: int = 0) -> str:
 
 
 class Writer:
-    """Writes guards. A condition that is known to hold is not asked again."""
+    """Writes guards. It does not repeat a condition that is known to be true."""
 
     def __init__(self, recording: Recording, known: Iterable[str] = ()) -> None:
         self.recording = recording
         self.known = list(known)
 
     def guarded(self, branch: Branch, body: Callable[[Any], Lines], indent: int) -> Lines:
-        """Yield a loop or a branch."""
         branch = self._flat(branch)
         assert isinstance(branch.mark, Guard)
         if branch.is_condition and branch.mark.condition in self.known:
@@ -65,7 +64,7 @@ class Writer:
         yield action("end", indent)
 
     def when(self, condition: str, lines: Lines, indent: int) -> Lines:
-        """Yield lines below a condition; below none where it is empty or known to hold."""
+        """Yield lines within a condition, or without it if it is empty or known to be true."""
         if not condition or condition in self.known:
             yield from lines
             return
@@ -74,18 +73,18 @@ class Writer:
         yield action("end", indent)
 
     def under(self, condition: str, lines: Lines) -> Lines:
-        """Yield lines that stand where a condition holds."""
+        """Yield lines for which a condition is known to be true."""
         self.known.append(condition)
         yield from lines
         self.known.pop()
 
     def condition_alone(self, body: Any) -> Branch | None:
-        """Return the condition if the body is nothing but one conditional; else None."""
+        """Return the condition if the body consists of one conditional, else None."""
         branches = self.recording.only_branches(body) if isinstance(body, dict) and body else []
         return branches[0] if len(branches) == 1 and branches[0].is_condition else None
 
     def _flat(self, branch: Branch) -> Branch:
-        """Return a condition that holds nothing but a condition as one."""
+        """Return nested conditions as one, if the outer one contains nothing else."""
         inner = self.condition_alone(branch.body)
         if not branch.is_condition or branch.otherwise is not None or inner is None or inner.otherwise is not None:
             return branch
@@ -95,24 +94,24 @@ class Writer:
         return self._flat(Branch(Guard(f"if {condition}", condition), inner.body))
 
     def plain(self, mark: Value) -> str:
-        """Return the action that writes a value as what it is: text, number or truth value."""
+        """Return the action that writes a text, number or truth value."""
         types = types_of(mark.kind)
         return f"{{{{ {mark.known} | quote }}}}" if types == (str,) else f"{{{{ {self.number(mark)} }}}}"
 
     def number(self, mark: Value) -> str:
-        """Return the expression of a value that is no text; Helm reads integers as floating-point numbers."""
+        """Return the expression of a value that is not a text. Helm reads integers as floating-point numbers."""
         is_whole = types_of(mark.kind) != (int,) or mark.known.startswith(("add ", "div ", "int64 ", "mul "))
         return mark.known if is_whole else f"int64 {enclosed(mark.known)}"
 
     def text(self, text: str) -> str:
-        """Return the expression of a text that is composed of values."""
+        """Return the expression of a text with values in it."""
         layout, values = "", []
         for position, part in enumerate(TOKEN.split(text)):
             if position % 3 == 0:
                 layout += part.replace("%", "%%")
             elif position % 3 == 2:
                 mark = self.recording.marks[int(part)]
-                assert isinstance(mark, Value), f"{text!r}: a loop or a branch cannot stand in a text"
+                assert isinstance(mark, Value), f"{text!r}: a text cannot contain a loop or a branch"
                 is_number = types_of(mark.kind) == (int,)
                 layout += "%d" if is_number else "%s"
                 values.append(self.number(mark))
@@ -122,14 +121,13 @@ class Writer:
 
 
 class JsonWriter(Writer):
-    """Writes the tree of a file."""
+    """Writes the tree of a JSON file."""
 
     def whole(self, tree: Any) -> str:
-        """Return the text of a whole tree."""
         return "\n".join(self._tree("", tree, 0)).removesuffix(",")
 
     def _tree(self, start: str, value: Any, indent: int) -> Lines:
-        """Yield the lines of a value behind its key; nothing where it is missing."""
+        """Yield the lines of a value behind its key, or nothing if it is missing."""
         is_loop = isinstance(value, Mapping) and any(one.is_loop for one in self.recording.branches(value))
         if (branch := self.condition_alone(value)) is not None:
             yield from self.guarded(branch, lambda body: self._tree(start, body, indent), indent)
@@ -174,10 +172,10 @@ class JsonWriter(Writer):
 
 
 class YamlWriter(Writer):
-    """Writes objects; the trees of their files become named templates."""
+    """Writes objects. The trees of their files become named templates."""
 
     def mapping(self, tree: Mapping[str, Any], indent: int) -> Lines:
-        """Yield the lines of a mapping: its head first, what may be missing last, else by name."""
+        """Yield the lines of a mapping: its head first, then keys by name, then optional keys."""
         keys = [key for key in tree if not self.recording.mark(key)]
         for key in sorted(keys, key=lambda key: self._place(key, tree[key])):
             yield from self.entry(key, tree[key], indent)
@@ -193,14 +191,14 @@ class YamlWriter(Writer):
         return bool(self.recording.presence(value)), _HEAD.index(key) if key in _HEAD else len(_HEAD), key
 
     def entry(self, key: str, value: Any, indent: int) -> Lines:
-        """Yield the lines of a key and its value; nothing where the value is missing."""
+        """Yield the lines of a key and its value, or nothing if the value is missing."""
         if (branch := self.condition_alone(value)) is not None:
             yield from self.guarded(branch, lambda body: self.entry(key, body, indent), indent)
         else:
             yield from self.when(self.recording.presence(value), self._value(key, value, indent), indent)
 
     def _value(self, key: str, value: Any, indent: int) -> Lines:
-        """Yield the lines of a key and a value that is there."""
+        """Yield the lines of a key and a present value."""
         written = f"{{{{ {self.text(key)} | quote }}}}" if TOKEN.search(key) else scalar(key)
         start = indented(indent, f"{written}:")
         mark = self.recording.mark(value)
@@ -225,7 +223,6 @@ class YamlWriter(Writer):
         return self.mapping(value, indent) if isinstance(value, Mapping) else self.items(value, indent)
 
     def items(self, values: Any, indent: int) -> Lines:
-        """Yield the lines of a list's items."""
         for value in values if isinstance(values, list) else [values]:
             if not isinstance(value, Mapping) or not value:
                 yield indented(indent, f"- {self._scalar(value, indent + 2)}")
@@ -258,7 +255,7 @@ class YamlWriter(Writer):
             yield action(f"{included} | fromYaml | toPrettyJson | nindent {indent + 2}", indent + 2)
 
     def _scalar(self, value: Any, indent: int) -> str:
-        """Return what stands behind a key or a dash."""
+        """Return the text behind a key or a dash."""
         if isinstance(value, Mapping | list):
             return "{}" if isinstance(value, Mapping) else "[]"
         if not isinstance(value, str):
@@ -275,7 +272,7 @@ class YamlWriter(Writer):
 
 
 def _is_block(text: str) -> bool:
-    """Say whether a text can be written as a block of lines, as it is."""
+    """Return whether a text can be written as a block of lines without changes."""
     lines = text.removesuffix("\n").split("\n")
     plain = all(line.isprintable() and line == line.rstrip() for line in lines)
     return len(lines) > 1 and plain and bool(lines[-1]) and not lines[0].startswith((" ", "#")) and "{{" not in text

@@ -1,4 +1,4 @@
-"""The order in which Kubernetes objects can be applied: what others need comes first."""
+"""The order in which Kubernetes objects can be applied: objects that others need come first."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ APPLY_ORDER = (
 
 
 def apply_key(item: dict[str, Any]) -> tuple[int, str, str, str]:
-    """Return what sorts an object into the order of application; kinds that are not known come last."""
+    """Return a sort key for the order of application. Unknown kinds come last."""
     kind = item["kind"]
     rank = APPLY_ORDER.index(kind) if kind in APPLY_ORDER else len(APPLY_ORDER)
     return rank, kind, item["metadata"].get("namespace", ""), item["metadata"]["name"]

@@ -1,4 +1,4 @@
-"""The arguments of the components: what the definition says, and what resolving adds. Pulumi's SDK is not needed."""
+"""The arguments of the components: settings of the definition, and what resolving adds. Does not need Pulumi's SDK."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,90 +38,90 @@ _TAG_AND_DIGEST = r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?
 ImageReference = Annotated[str, form(f"^{REPOSITORY}{_TAG_AND_DIGEST}$", "repository:tag@sha256:digest")]
 
 PRE_STOP_SECONDS: Final = 10
-"""Between the news that a pod goes and SIGTERM: its address leaves Services, DNS and the proxies' tables meanwhile."""
+"""The pause before SIGTERM, in which a pod's address leaves Services, DNS and the proxies' tables."""
 GRACE_SECONDS: Final = PRE_STOP_SECONDS + 10
-"""What a pod gets on top of the seconds that its process may take to stop: that pause, and a margin before SIGKILL."""
+"""The addition to the seconds that a process may take to stop: that pause, and a margin before SIGKILL."""
 
 
 class TlsArgs(Section):
-    """The certificate that the proxy serves HTTPS with."""
+    """The certificate with which the proxy serves HTTPS."""
 
     secret: ObjectName
     """Secret of type kubernetes.io/tls in the environment's namespace."""
     certificate: CertificateIssuer | None = None
-    """Issuer that writes the secret; it is there already without one."""
+    """Issuer that writes the secret. Without it the secret must exist."""
 
 
 class ProxyArgs(ProxySettings):
-    """The inference proxy: the one entry point to every model."""
+    """The inference proxy: the only entry point to every model."""
 
     image: ImageReference
-    """Its image."""
+    """Image of the proxy."""
     replicas: Annotated[int, Field(ge=1, le=1000)] = REPLICAS
-    """How many; without effect where an autoscaler owns the number."""
+    """Number of replicas. It has no effect if an autoscaler sets the number."""
     tls: TlsArgs | None = None  # type: ignore[assignment]
-    """Certificate it serves HTTPS with; plain HTTP without one."""
+    """Certificate for HTTPS. Without it the proxy serves plain HTTP."""
 
 
 class PulumiTimeouts(Section):
-    """How many seconds Pulumi's engine waits for a pool."""
+    """Seconds that Pulumi's engine waits for a pool."""
 
     ready: int
-    """Until it is ready when it is new."""
+    """Until a new pool is ready."""
     updated: int
-    """Until an update has gone through all replicas."""
+    """Until all replicas are updated."""
 
 
 class PoolArgs(Pool):
-    """Replicas of one server on one kind of slice; one process holds one slice."""
+    """Replicas of one server on one kind of slice. Each process has one slice."""
 
     called: DnsLabel | None = None
-    """What clients and metrics call it, where that is another name than its objects have."""
+    """Name of the pool for clients and metrics, if it differs from the name of its objects."""
     replicas: Annotated[int, Field(ge=0, le=1000)] = 1
-    """How many; without effect where an autoscaler owns the number."""
+    """Number of replicas. It has no effect if an autoscaler sets the number."""
     models: tuple[Model, ...] = ()
-    """Models that it serves."""
+    """Models of the pool."""
     pulumi_timeouts: Annotated[PulumiTimeouts | None, NOT_IN_VALUES] = None
-    """How long Pulumi's engine waits; ten minutes without it."""
+    """Timeouts of Pulumi's engine. The default is ten minutes."""
 
 
 class VolumeRepositoryArgs(Section):
-    """A model repository in a dataset, which is mounted read-only."""
+    """A model repository in a dataset, mounted read-only."""
 
     kind: Literal["volume"] = "volume"
     claim: ObjectName
     """Claim of the dataset's volume."""
     sub_path: RelativePath | None = None
-    """Folder of the repository below the volume's root; the root itself without one."""
+    """Directory of the repository below the volume's root. Without it the repository is the root."""
     gcs_fuse: bool = False
-    """Whether it is a volume of GCS FUSE, which adds a sidecar to pods with its annotation."""
+    """Whether it is a GCS FUSE volume, which needs an annotation on the pods."""
 
 
 class ObjectStoreRepositoryArgs(Section):
-    """A model repository straight in object storage; the server reads it itself."""
+    """A model repository in object storage, which the server reads itself."""
 
     kind: Literal["object-store"] = "object-store"
     url: ObjectStoreUrl
-    """Where it is, such as s3://bucket/prefix."""
+    """URL of the repository, such as s3://bucket/prefix."""
 
 
 class ServerArgs(Section):
     """One logical inference server: a model repository and the pools that serve it. Each kind adds its settings."""
 
     name: ServiceLabel
-    """Its name, with which the names of its objects begin."""
+    """Name of the server, and prefix of the names of its objects."""
     called: ServiceLabel | None = None
-    """What clients, access rules and metrics call it, where that is another name than its objects have."""
+    """Name of the server for clients, access rules and metrics, if it differs from the prefix of its objects."""
     kind: str
     """Kind of the server."""
     image: ImageReference
-    """Its image."""
+    """Image of the server."""
     repository: Annotated[VolumeRepositoryArgs | ObjectStoreRepositoryArgs, Field(discriminator="kind")]
-    """Where its models lie: in a dataset, or straight in object storage."""
+    """Model repository: in a dataset, or in object storage."""
     identity: Identity | None = None
-    """Cloud identity of its pods, which reads object storage."""
+    """Cloud identity with which the pods read object storage."""
     pools: Annotated[tuple[PoolArgs, ...], Field(min_length=1)]
-    """Its pools."""
+    """Pools of the server."""
 
 
 class TritonServerArgs(ServerArgs):
@@ -134,92 +134,91 @@ class TritonServerArgs(ServerArgs):
 
 
 class OpenaiServerArgs(ServerArgs):
-    """One logical server of OpenAI's API: pools of which each serves one model."""
+    """One logical server with the OpenAI API. Each of its pools serves one model."""
 
     kind: Literal["openai"]
     """Kind of the server."""
     openai: AnyEngine
-    """Which engine it is, and the settings of its process."""
+    """Engine, and the settings of its process."""
 
 
 AnyServerArgs = Annotated[TritonServerArgs | OpenaiServerArgs, Field(discriminator="kind"), TritonByDefault()]
 
 
 class DatasetVolumeArgs(VolumeBase):
-    """One dataset: a volume that holds model repositories."""
+    """One dataset: a volume with model repositories."""
 
     storage_class: ObjectName | None = None
-    """Class of the volume and its claim; none without it, not even the cluster's default."""
+    """Storage class of the volume and its claim. Without it they have none, not even the cluster's default."""
     source: Annotated[CsiSource | NfsSource | HostPathSource, Field(discriminator="kind")]
-    """Where it is."""
+    """Source of the volume."""
 
 
 class NetworkBoundaryArgs(Network):
-    """Who may talk to whom; everything else is refused in both directions."""
+    """Allowed connections. All others are denied in both directions."""
 
     prometheus: PrometheusPeer = PrometheusPeer()
-    """Who may read metrics."""
+    """Pods that can read metrics."""
 
 
 class NamespaceArgs(Section):
-    """The namespace; Pod Security "restricted" is enforced in it."""
+    """The namespace. It enforces the Pod Security Standard "restricted"."""
 
     name: Namespace
-    """Its name."""
+    """Name of the namespace."""
     labels: NamespaceLabels = Field(default_factory=dict)
     """Further labels."""
     annotations: Annotations = Field(default_factory=dict)
-    """Its annotations."""
+    """Annotations."""
 
 
 class ClaimArgs(Section):
-    """A PersistentVolumeClaim that exists already; it is used and never changed."""
+    """An existing PersistentVolumeClaim, which Tidegate uses and never changes."""
 
     name: ObjectName
-    """Its name, in the environment's namespace."""
+    """Name of the claim in the environment's namespace."""
 
 
 class EnvironmentArgs(Section):
     """A resolved environment: one environment on one data plane."""
 
     name: DnsLabel
-    """Name of the environment, such as dev or prod; it is the label app.kubernetes.io/instance of every object."""
+    """Name of the environment, such as dev or prod. It is the label app.kubernetes.io/instance of every object."""
     called: DnsLabel | None = None
-    """What clients call it, where that is another name than its objects have."""
+    """Name of the environment for clients, if it differs from the name in its objects."""
     namespace: NamespaceArgs
-    """The namespace that the environment has to itself."""
+    """Namespace of the environment. Nothing else may use it."""
     pull_secrets: tuple[PullSecret, ...] = ()
-    """Secrets to pull images with."""
+    """Secrets for pulling images."""
     pods: Pods = Pods()
-    """What all pods carry."""
+    """Settings of all pods."""
     datasets: tuple[DatasetVolumeArgs, ...] = ()
-    """Volumes that hold model repositories."""
+    """Volumes with model repositories."""
     claims: tuple[ClaimArgs, ...] = ()
-    """Claims of volumes with model repositories that exist already."""
+    """Existing claims of volumes with model repositories."""
     eviction_policy_image: ImageReference | None = None
-    """Image of the eviction policy, the container beside each replica; needed where a pool loads models on demand."""
+    """Image of the eviction policy, a container in each replica. Required if a pool loads models on demand."""
     servers: Annotated[tuple[AnyServerArgs, ...], Field(min_length=1)]
     """Inference servers, their pools and their models."""
     proxy: ProxyArgs
     """The inference proxy."""
     network: NetworkBoundaryArgs = NetworkBoundaryArgs()
-    """Who may talk to whom."""
+    """Allowed connections."""
     domino: Domino | None = None
     """Integration with a Domino platform."""
     mesh: Mesh | None = None
-    """Istio settings, where the cluster runs with it."""
+    """Settings for Istio, if the cluster uses it."""
     monitoring: Monitoring | None = None
-    """Metrics and alerts by the Prometheus operator, which must be in the cluster."""
+    """Metrics and alerts through the Prometheus operator, which must be in the cluster."""
 
     @property
     def naming(self) -> Naming:
-        """Names and namespace of the environment's objects."""
         return Naming(self.name, self.namespace.name, self.called)
 
 
 @dataclass(frozen=True)
 class PoolContext:
-    """A pool with its surroundings, and what follows from them for the pool's objects."""
+    """A pool with the settings around it, and the names and labels that follow from them."""
 
     args: PoolArgs
     server: ServerArgs
@@ -241,17 +240,15 @@ class PoolContext:
 
     @property
     def selector(self) -> Texts:
-        """Labels by which the pods are found."""
         return self.naming.pool_selector(self.server.kind, self.server.name, self.args.name)
 
     @property
     def labels(self) -> Texts:
-        """Labels of the objects."""
         return self.naming.labels(self.server.kind, self.selector)
 
 
 def external_name(part: ServerArgs | PoolArgs, make: Callable[[str], Made]) -> Made:
-    """Return what `make` makes of the name by which clients know a server or a pool."""
+    """Return the result of `make` for the name of a server or a pool for clients."""
     return either(part.called, make, lambda: make(part.name))
 
 
@@ -260,13 +257,13 @@ def by_kind(
     triton: Callable[[TritonServerArgs], Made | None],
     openai: Callable[[OpenaiServerArgs], Made | None],
 ) -> Made | None:
-    """Return what the function for the kind of a server makes of it."""
+    """Return the result of the function for the kind of a server."""
     makers: dict[type, Callable[[Any], Made | None]] = {TritonServerArgs: triton, OpenaiServerArgs: openai}
     return of_kinds(server, makers)
 
 
 def repository_root(server: ServerArgs, mounted_at: str, make: Callable[[str], Made]) -> Made | None:
-    """Return what `make` makes of where a server finds its models: where the volume is mounted, or a URL."""
+    """Return the result of `make` for a server's model repository: the mount path of the volume, or a URL."""
     return of_kind(
         server.repository, ObjectStoreRepositoryArgs, lambda bucket: make(bucket.url), lambda: make(mounted_at)
     )

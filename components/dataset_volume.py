@@ -1,4 +1,4 @@
-"""A dataset: a PersistentVolume that stands ready, and the claim through which an environment's servers mount it."""
+"""A dataset: a PersistentVolume, and the claim with which an environment's servers mount it."""
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -9,21 +9,20 @@ from .args import DatasetVolumeArgs
 from .naming import RETAINED, Naming
 from .values import either, none_if_empty, of_kind, when
 
-# What a claim asks for. Its volume is named, so the size does not matter; but Kubernetes lets nobody change it on a
-# volume that no driver provisioned, and another capacity of a dataset must stay an ordinary edit.
+# The requested size of a claim. It has no effect, because the claim names its volume. It must not follow the capacity
+# of the dataset: Kubernetes refuses to change it for a volume that no driver provisioned.
 _REQUEST = "1Mi"
 
 
 class DatasetVolume(pulumi.ComponentResource):
     """A PersistentVolume and its claim, bound to each other.
 
-    Both are protected, and are kept when a stack is destroyed: the volume holds models.
+    Both are protected, and Pulumi keeps them when it destroys the stack, because the volume holds models.
     """
 
     def __init__(
         self, name: str, args: DatasetVolumeArgs, naming: Naming, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        """Declare the volume and its claim."""
         super().__init__("tidegate:components:DatasetVolume", name, None, opts)
         kept = pulumi.ResourceOptions(parent=self, protect=True, retain_on_delete=True)
         volume_name = f"{naming.namespace}-{args.name}"
@@ -37,7 +36,7 @@ class DatasetVolume(pulumi.ComponentResource):
                 persistent_volume_reclaim_policy="Retain",
                 storage_class_name=args.storage_class,
                 mount_options=none_if_empty(args.mount_options),
-                # Reserved for this claim, so that no other claim of the cluster can take it.
+                # Reserves the volume for this claim.
                 claim_ref=k8s.core.v1.ObjectReferenceArgs(
                     api_version="v1", kind="PersistentVolumeClaim", namespace=naming.namespace, name=args.name
                 ),
@@ -60,7 +59,7 @@ class DatasetVolume(pulumi.ComponentResource):
             metadata=naming.metadata(args.name, labels, RETAINED),
             spec=k8s.core.v1.PersistentVolumeClaimSpecArgs(
                 access_modes=[args.access_mode],
-                # An empty text keeps the cluster's default class away.
+                # An empty text prevents the cluster's default class.
                 storage_class_name=either(args.storage_class, lambda name: name, lambda: ""),
                 volume_name=volume_name,
                 resources=k8s.core.v1.VolumeResourceRequirementsArgs(requests={"storage": _REQUEST}),

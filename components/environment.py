@@ -27,10 +27,9 @@ class Environment(pulumi.ComponentResource):
     """One namespace with its proxy, its servers, their datasets and their boundary."""
 
     def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Declare the environment."""
         super().__init__("tidegate:components:Environment", name, None, opts)
-        naming = Naming(args.name, args.namespace.name, args.called)  # the chart knows fields, not properties
-        # It holds the claims of the datasets, and is kept with them.
+        naming = Naming(args.name, args.namespace.name, args.called)  # The chart supports fields, not properties.
+        # It holds the claims of the datasets, so Pulumi keeps it too.
         namespace = self._namespace(name, args, naming)
         inside = pulumi.ResourceOptions(parent=self, depends_on=[namespace])
 
@@ -45,7 +44,7 @@ class Environment(pulumi.ComponentResource):
                 opts=inside,
             )
 
-        # One account for the proxy and one for each server, so that each has only its own identity in the cloud.
+        # One account for the proxy and one for each server, so that each has only its own cloud identity.
         proxy_account = account(PROXY, naming.labels(PROXY))
         accounts = each(
             args.servers,
@@ -66,7 +65,7 @@ class Environment(pulumi.ComponentResource):
         datasets = each(
             args.datasets, lambda dataset: DatasetVolume(f"{name}-dataset-{dataset.name}", dataset, naming, inside)
         )
-        # Pods start where their account and their volumes exist, and what nobody may do is refused already.
+        # Pods start after their accounts, their volumes and the network policies exist.
         first = joined([namespace, boundary, proxy_account], accounts, datasets)
         ready = pulumi.ResourceOptions(parent=self, depends_on=first)
 

@@ -1,4 +1,4 @@
-"""Runs a Pulumi program in process, by Pulumi's own SDK and without its engine, into a list of Kubernetes objects."""
+"""Run a Pulumi program in process, without Pulumi's engine, and return its Kubernetes objects."""
 
 import asyncio
 import gc
@@ -17,7 +17,7 @@ KubernetesObject = dict[str, Any]
 
 
 class _Recorder(Mocks):
-    """Stands where the engine would: takes every resource that the program declares."""
+    """Replaces the engine, and records every resource that the program declares."""
 
     def __init__(self, *, with_outputs: bool) -> None:
         self.objects: list[tuple[str, str, KubernetesObject]] = []
@@ -35,16 +35,16 @@ class _Recorder(Mocks):
 def evaluate(program: Callable[[], object]) -> list[KubernetesObject]:
     """Return the Kubernetes objects that a program declares, in the order in which they can be applied.
 
-    The program is any function that makes Pulumi resources. It is run once, as `pulumi up` would run it, but the
-    engine's place is taken: nothing is read, written or contacted. What the program raises is raised.
+    The program is any function that declares Pulumi resources. It runs once, without an engine, so nothing is read,
+    written or contacted. Its exceptions pass through.
     """
     return sorted((item for _, _, item in declared(program)), key=apply_key)
 
 
 def declared(program: Callable[[], object], *, with_outputs: bool = True) -> list[tuple[str, str, KubernetesObject]]:
-    """Return the Kubernetes objects that a program declares, each behind its Pulumi type and name, in no order.
+    """Return the Pulumi type, the name and the object of each Kubernetes resource that a program declares, unordered.
 
-    Without outputs, resources do not say again what they were told, and it need not be of the types of the SDK.
+    Without outputs, resources do not return their inputs as outputs, and the inputs need not have the SDK's types.
     """
     recorder = _Recorder(with_outputs=with_outputs)
     with _event_loops(), _few_collections(), _no_places():
@@ -55,7 +55,7 @@ def declared(program: Callable[[], object], *, with_outputs: bool = True) -> lis
 
 @contextmanager
 def _event_loops() -> Iterator[None]:
-    """Give Pulumi's SDK its event loops: it never closes those that it makes, one in every thread it works in."""
+    """Give Pulumi's SDK event loops, because it never closes those that it makes, one in each thread."""
     loops = [asyncio.new_event_loop()]
 
     def begin_thread() -> None:
@@ -75,7 +75,7 @@ def _event_loops() -> Iterator[None]:
 
 @contextmanager
 def _few_collections() -> Iterator[None]:
-    """Collect garbage once, at the end: the SDK makes so much that full collections took a quarter of the time."""
+    """Collect garbage once, at the end: full collections took a quarter of the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -88,7 +88,7 @@ def _few_collections() -> Iterator[None]:
 
 @contextmanager
 def _no_places() -> Iterator[None]:
-    """Spare the SDK to extract the stack for each resource: only the engine is told, and it took up to a third."""
+    """Shorten the stack trace that the SDK takes for each resource. Only the engine uses it, and it took a third."""
     before = getattr(sys, "tracebacklimit", None)
     sys.tracebacklimit = 1
     try:
@@ -101,7 +101,7 @@ def _no_places() -> Iterator[None]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as Kubernetes knows it: the SDK hands integers over as floats, and missing fields as null."""
+    """Return a value in the form of Kubernetes. The SDK has floats for integers, and null for missing fields."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):

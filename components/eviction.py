@@ -1,6 +1,6 @@
-"""The eviction policy beside each replica of an on-demand pool: its settings, and its container.
+"""The eviction policy in each replica of an on-demand pool: its settings and its container.
 
-The words of the settings are those of `tidegate_contracts.eviction`, as the policy reads them.
+The keys of the settings are those of `tidegate_contracts.eviction`, which the policy reads.
 """
 
 from typing import Any, cast
@@ -27,9 +27,9 @@ from .values import (
 
 Tree = dict[str, Any]
 
-_CAPACITY_IS_NEEDED = "loading.capacity is needed: how much memory the models of a replica may take"
+_CAPACITY_IS_NEEDED = "loading.capacity is required: the memory that the models of a replica may use"
 _STATE, _DISK = "64Mi", "128Mi"
-"""Disk for what it remembers over a restart, and for that and its log."""
+"""Disk for the state that survives a restart, and disk for that and the log."""
 
 
 def _settings(args: PoolArgs, loading: OnDemand, repository: Any, grpc_tls: bool) -> Tree:
@@ -67,9 +67,9 @@ def settings_map(
     repository: str | None,
     grpc_tls: bool,
 ) -> k8s.core.v1.ConfigMap | None:
-    """Declare the ConfigMap of the policy's settings where the pool loads on demand.
+    """Declare the ConfigMap with the policy's settings, if the pool loads on demand.
 
-    `repository` is where the server finds its models: a folder or a URL.
+    `repository` is the server's model repository: a directory or a URL.
     """
     return of_kind(
         pool.args.loading,
@@ -84,7 +84,7 @@ def settings_map(
 
 
 def lease_ports(pool: PoolContext) -> list[k8s.core.v1.ServicePortArgs] | None:
-    """Return the port at which proxies ask the policy for leases, as the headless Service has it."""
+    """Return the lease port of the policy, for the headless Service."""
     return of_kind(
         pool.args.loading,
         OnDemand,
@@ -93,8 +93,11 @@ def lease_ports(pool: PoolContext) -> list[k8s.core.v1.ServicePortArgs] | None:
 
 
 def policy_volumes(pool: PoolContext) -> list[k8s.core.v1.VolumeArgs] | None:
-    """Return the policy's volumes; the server mounts `control` as well, from which it reads its secret, and where there
-    is one the volume of staged files. The token of the cluster's API is the policy's alone."""
+    """Return the policy's volumes.
+
+    The server also mounts `control`, from which it reads its secret, and the volume of staged files if there is one.
+    Only the policy mounts the token for the Kubernetes API.
+    """
     return of_kind(
         pool.args.loading,
         OnDemand,
@@ -115,12 +118,12 @@ def policy_sidecars(
     *more_mounts: list[k8s.core.v1.VolumeMountArgs] | None,
     env: list[k8s.core.v1.EnvVarArgs] | None = None,
 ) -> list[k8s.core.v1.ContainerArgs] | None:
-    """Return the policy as a native sidecar, where there is one; it sees the server's files by `more_mounts`, and what
-    reads object storage by `env`.
+    """Return the policy as a native sidecar, if the pool loads on demand.
 
-    It starts before the server and stops after it. It has no readiness probe on purpose: without the policy nothing is
-    loaded, but what is resident still answers. While a crashed policy waits for its restart, Kubernetes counts the pod
-    as not ready, and takes its address out of DNS: `tidegate_contracts.routing.Pool.host` says what follows.
+    `more_mounts` are mounts of the server's files, and `env` are variables for reading object storage. The policy
+    starts before the server and stops after it. It has no readiness probe on purpose, because resident models still
+    respond without it. While a crashed policy waits for its restart, Kubernetes counts the pod as not ready, and
+    removes its address from DNS: see `tidegate_contracts.routing.Pool.host`.
     """
     return of_kind(pool.args.loading, OnDemand, lambda loading: [_container(pool, loading, more_mounts, env)])
 
@@ -131,7 +134,7 @@ def _container(
     more_mounts: tuple[list[k8s.core.v1.VolumeMountArgs] | None, ...],
     env: list[k8s.core.v1.EnvVarArgs] | None,
 ) -> k8s.core.v1.ContainerArgs:
-    image: Any = needed(pool.policy_image, "evictionPolicyImage is needed: a pool loads models on demand")
+    image: Any = needed(pool.policy_image, "evictionPolicyImage is required: a pool loads models on demand")
     return pods.container(
         "eviction-policy",
         image,

@@ -1,4 +1,4 @@
-"""How the proxy is reached: its Services, an Ingress or a route of a Gateway, and its certificate."""
+"""The exposure of the proxy: its Services, an Ingress or a Gateway route, and its certificate."""
 
 from typing import Any
 
@@ -22,11 +22,11 @@ from .network_boundary import address_peer, namespace_peer
 from .pods import HTTPS
 from .values import each, either, equals, if_true, joined, merged, none_if_empty, nothing, of_kind, of_kinds, when
 
-EVERYBODY = ("0.0.0.0/0", "::/0")
+ALL_ADDRESSES = ("0.0.0.0/0", "::/0")
 
 
 def expose(name: str, args: ProxyArgs, naming: Naming, child: pulumi.ResourceOptions) -> None:
-    """Declare the Services, and what leads to them from outside."""
+    """Declare the Services, and the Ingress or route in front of them."""
     exposure = args.exposure
     annotations = of_kinds(
         exposure,
@@ -55,10 +55,10 @@ def expose(name: str, args: ProxyArgs, naming: Naming, child: pulumi.ResourceOpt
         load_balancer_source_ranges=of_kind(
             exposure, LoadBalancerExposure, lambda balancer: none_if_empty(balancer.source_ranges)
         ),
-        # Keeps the callers' addresses, which the network policy looks at.
+        # Preserves the callers' addresses, which the network policy checks.
         external_traffic_policy=of_kind(exposure, LoadBalancerExposure, lambda _: "Local"),
     )
-    # By its addresses a replica knows how many there are, and so its share of a rate limit.
+    # A replica counts the addresses of this Service to know its share of a rate limit.
     metadata = naming.metadata(PROXY_HEADLESS, naming.labels(PROXY))
     ports = [pods.service_port("http", proxy_process.HTTP_PORT, "http")]
     pods.service(f"{name}-headless", metadata, naming.proxy_selector, ports, child, cluster_ip="None")
@@ -67,7 +67,7 @@ def expose(name: str, args: ProxyArgs, naming: Naming, child: pulumi.ResourceOpt
 
 
 def exposed_to(exposure: Exposure) -> list[Any]:
-    """Return the callers that an exposure names by itself; an Ingress does not say where its controller runs."""
+    """Return the callers that an exposure implies. An Ingress has none, because it does not name its controller."""
     return joined(
         of_kind(exposure, HttpRouteExposure, lambda route: [namespace_peer(route.gateway_namespace)]),
         of_kind(
@@ -76,7 +76,7 @@ def exposed_to(exposure: Exposure) -> list[Any]:
             lambda balancer: either(
                 none_if_empty(balancer.source_ranges),
                 lambda ranges: each(ranges, address_peer),
-                lambda: each(EVERYBODY, address_peer),
+                lambda: each(ALL_ADDRESSES, address_peer),
             ),
         ),
     )
@@ -85,7 +85,7 @@ def exposed_to(exposure: Exposure) -> list[Any]:
 def certificate(
     resource_name: str, tls: TlsArgs, exposure: Exposure, naming: Naming, child: pulumi.ResourceOptions
 ) -> k8s.apiextensions.CustomResource | None:
-    """Declare the certificate that cert-manager issues, where it does."""
+    """Declare the certificate of cert-manager, if the definition names an issuer."""
     service = f"{PROXY}.{naming.namespace}"
     names = joined(
         [PROXY, service, f"{service}.svc", f"{service}.svc.cluster.local"],

@@ -1,4 +1,4 @@
-"""GPU placement: one typed value, from which node selector, resource key, tolerations and claims all follow.
+"""GPU placement: one typed value that determines node selector, resource name, tolerations and claims.
 
 Sources of labels and resource names: NVIDIA's k8s-device-plugin, GPU feature discovery and GPU operator.
 """
@@ -46,16 +46,16 @@ GPU = "nvidia.com/gpu"
 CLAIM_NAME = "gpu"  # Name of the claim inside a pod.
 
 NO_GPU: Final = {"NVIDIA_VISIBLE_DEVICES": "void"}
-"""For containers without a GPU of their own: images made for CUDA ask for every GPU, and some runtimes give them."""
+"""For containers without a GPU: images for CUDA request every GPU, and some runtimes then grant them."""
 
 
 class GpuPlacement(pulumi.ComponentResource):
-    """Where a pod may run and which device it gets; declares the ResourceClaimTemplate of a DRA device."""
+    """The nodes and the device of a pod. Declares the ResourceClaimTemplate of a DRA device."""
 
     def __init__(
         self, name: str, args: Placement, naming: Naming, pool: str, labels: Texts, opts: pulumi.ResourceOptions
     ) -> None:
-        """Declare what the device needs; `pool` is the name of the objects of the pool that it is for."""
+        """Declare the objects of the device. `pool` is the name of the pool's objects."""
         super().__init__("tidegate:components:GpuPlacement", name, None, opts)
         self._args = args
         self._template_name = f"{pool}-gpu"
@@ -63,9 +63,9 @@ class GpuPlacement(pulumi.ComponentResource):
         self.register_outputs({})
 
     def node_selector(self, more: Labels) -> dict[str, Any] | None:
-        """Return the labels that the node must carry: those of the device, and more.
+        """Return the labels that the node must have: those of the device, and more.
 
-        A claim needs none. Its own selectors choose the device, and GPU Feature Discovery may not run.
+        A claim needs none, because its own selectors choose the device. GPU Feature Discovery may not run.
         """
         args = self._args
         return merged(
@@ -83,8 +83,8 @@ class GpuPlacement(pulumi.ComponentResource):
         )
 
     def tolerations(self, more: Sequence[Toleration]) -> list[k8s.core.v1.TolerationArgs] | None:
-        """Return the taints that the pod tolerates: that of GPU nodes, and more."""
-        # By convention GPU nodes carry this taint, with one value or another.
+        """Return the tolerations of the pod: that of GPU nodes, and more."""
+        # By convention GPU nodes have this taint, with any value.
         gpu = k8s.core.v1.TolerationArgs(key="nvidia.com/gpu", operator="Exists", effect="NoSchedule")
         on_gpu = if_true(equals(self._args.kind, "cpu"), lambda: None, lambda: [gpu])
         taints: list[k8s.core.v1.TolerationArgs] | None = none_if_empty(joined(on_gpu, each(more, toleration)))
@@ -116,12 +116,10 @@ class GpuPlacement(pulumi.ComponentResource):
 
     @property
     def variables(self) -> list[k8s.core.v1.EnvVarArgs] | None:
-        """Environment variables of the container that uses the device."""
         return of_kind(self._args, CpuPlacement, lambda _: variables(NO_GPU))
 
     @property
     def resource_claims(self) -> list[k8s.core.v1.PodResourceClaimArgs] | None:
-        """Claims of the pod."""
         return of_kind(
             self._args,
             DraPlacement,
@@ -136,7 +134,7 @@ class GpuPlacement(pulumi.ComponentResource):
         of = "device.attributes['gpu.nvidia.com']"
         selectors = joined(
             when(claim.profile, lambda profile: [_expression(f"{of}.profile == '{profile}'")]),
-            # The label has dashes where the device's own name has spaces.
+            # The label has dashes in place of the spaces in the device's name.
             when(claim.product, lambda product: [_expression(f"{of}.productName.replace(' ', '-') == '{product}'")]),
         )
         exactly = k8s.resource.v1.ExactDeviceRequestArgs(
@@ -155,8 +153,8 @@ class GpuPlacement(pulumi.ComponentResource):
 
 
 def _mig_selector(mig: MigPlacement) -> dict[str, Any] | None:
-    why = "product is needed: with MIG strategy single only its label tells profiles apart"
-    # With strategy mixed the resource names the profile. With single it is nvidia.com/gpu, and only labels tell.
+    why = "product is required: with MIG strategy single only its label distinguishes profiles"
+    # With strategy mixed the resource names the profile. With single it is nvidia.com/gpu, and only labels name it.
     return if_true(
         equals(mig.strategy, "single"),
         lambda: {PRODUCT: f"{needed(mig.product, why)}-MIG-{_in_names(mig)}", MIG_STRATEGY: "single"},
@@ -165,7 +163,7 @@ def _mig_selector(mig: MigPlacement) -> dict[str, Any] | None:
 
 
 def _in_names(mig: MigPlacement) -> str:
-    """Return a profile as resources and labels have it: 1g.10gb+me is 1g.10gb.me there."""
+    """Return a profile in the form of resources and labels: 1g.10gb.me for 1g.10gb+me."""
     return replaced(mig.profile, "+", ".")
 
 

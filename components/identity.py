@@ -1,4 +1,4 @@
-"""A server's identity in the cloud, by which its pods read object storage."""
+"""A server's cloud identity, with which its pods read object storage."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ _ROLE = "eks.amazonaws.com/role-arn"
 
 
 def account_annotations(identity: Identity | None) -> dict[str, Any] | None:
-    """Return the annotations of the ServiceAccount; EKS Pod Identity needs none."""
+    """Return the annotations of the ServiceAccount. EKS Pod Identity needs none."""
     return when(
         identity,
         lambda cloud: merged(

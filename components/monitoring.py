@@ -14,12 +14,11 @@ from .values import if_true, merged
 
 
 class Monitoring(pulumi.ComponentResource):
-    """PodMonitors for proxies, Tritons and eviction policies, and a PrometheusRule."""
+    """PodMonitors for proxies, Triton servers and eviction policies, and a PrometheusRule."""
 
     def __init__(
         self, name: str, args: MonitoringSettings, naming: Naming, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        """Declare monitors and alerts."""
         super().__init__("tidegate:components:Monitoring", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         labels = merged(args.labels, naming.labels("monitoring"))
@@ -59,7 +58,7 @@ class Monitoring(pulumi.ComponentResource):
 
 
 def dashboards(name: str, labels: Texts, naming: Naming, opts: pulumi.ResourceOptions) -> None:
-    """Declare Grafana's dashboards of the environment, each in a ConfigMap of its own."""
+    """Declare the Grafana dashboards of the environment, one ConfigMap for each."""
     all_labels = merged(labels, naming.labels("monitoring"))
     for dashboard in DASHBOARDS:
         k8s.core.v1.ConfigMap(

@@ -1,4 +1,4 @@
-"""Where an environment's objects stand, and what they are called: names, labels and selectors, each made here only."""
+"""Names, labels and selectors of an environment's objects. No other module makes them."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,7 +11,7 @@ from .values import none_if_empty
 
 PROXY_HEADLESS: Final = f"{PROXY}-headless"
 STAGING: Final = "staging"
-"""Name of the volume, in a pod, that models are staged in."""
+"""Name of the pod volume in which models are staged."""
 
 Texts = dict[str, Any]
 RETAINED: Final = {
@@ -19,19 +19,19 @@ RETAINED: Final = {
     "argocd.argoproj.io/sync-options": "Prune=false,Delete=false",
     "kustomize.toolkit.fluxcd.io/prune": "disabled",
 }
-"""Annotations of objects that hold data: Helm, Argo CD and Flux keep such an object when it is no longer rendered."""
+"""Annotations of objects with data: Helm, Argo CD and Flux keep such an object when it is no longer rendered."""
 
 
 @dataclass(frozen=True)
 class Naming:
-    """An environment's namespace, and the environment's name, which tells its pods from those of others."""
+    """An environment's namespace, and its name, which is a label of its pods."""
 
     environment: str
     namespace: str
-    called: str | None = None  # What clients call the environment, where that is another name.
+    called: str | None = None  # The name for clients, if it differs.
 
     def labels(self, name: str, more: Texts | None = None) -> Texts:
-        """Return the labels that every object carries, and more."""
+        """Return the labels of every object, and more."""
         return {
             "app.kubernetes.io/name": name,
             "app.kubernetes.io/instance": self.environment,
@@ -41,8 +41,7 @@ class Naming:
         }
 
     def metadata(self, name: str, labels: Texts | None, annotations: Texts | None = None) -> Any:
-        """Return an object's metadata."""
-        import pulumi_kubernetes as k8s  # not before: names and labels are needed without Pulumi's SDK, too
+        import pulumi_kubernetes as k8s  # Here, because other code needs names and labels without Pulumi's SDK.
 
         return k8s.meta.v1.ObjectMetaArgs(
             name=name, namespace=self.namespace, labels=labels, annotations=none_if_empty(annotations)
@@ -50,21 +49,17 @@ class Naming:
 
     @property
     def proxy_selector(self) -> Texts:
-        """Labels by which the proxy's pods are found."""
         return {"app.kubernetes.io/name": PROXY, "app.kubernetes.io/instance": self.environment}
 
     @property
     def server_selector(self) -> Texts:
-        """Labels by which the pods of all servers are found."""
         return {"app.kubernetes.io/instance": self.environment, ROLE: "server"}
 
     @property
     def on_demand_selector(self) -> Texts:
-        """Labels by which the pods with an eviction policy are found."""
         return {**self.server_selector, LOADING: "on-demand"}
 
     def pool_selector(self, kind: str, server: str, pool: str) -> Texts:
-        """Return the labels by which a pool's pods are found."""
         return {
             "app.kubernetes.io/name": kind,
             "app.kubernetes.io/instance": self.environment,
@@ -79,5 +74,5 @@ def pool_headless_name(server: str, pool: str) -> str:
 
 
 def service_account(kind: str, server: str) -> str:
-    """Return the name of the account of a server's pods."""
+    """Return the name of the service account of a server's pods."""
     return f"{kind}-{server}"

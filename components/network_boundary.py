@@ -1,4 +1,4 @@
-"""Who may talk to whom: nothing, but for what is named here. Both directions are closed by default."""
+"""The network policies of an environment. They deny both directions by default, and allow the connections below."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -29,7 +29,7 @@ Peer = Any  # A NetworkPolicyPeer, as manifests have it.
 
 
 class NetworkBoundary(pulumi.ComponentResource):
-    """NetworkPolicies: a refusal of everything, and one policy for each thing that is allowed."""
+    """NetworkPolicies: a default-deny policy, and one policy for each allowed kind of connection."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class NetworkBoundary(pulumi.ComponentResource):
         google: Sequence[str] | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """Declare the boundary; `callers` may call the proxy as well, `google` are the servers that Google knows."""
+        """Declare the policies. `callers` are more callers, `google` are the servers with a Google service account."""
         super().__init__("tidegate:components:NetworkBoundary", name, None, opts)
         proxies = _pods(naming.proxy_selector)
         servers = _pods(naming.server_selector)
@@ -100,7 +100,7 @@ class NetworkBoundary(pulumi.ComponentResource):
                 egress=[_Egress(to=[_reached(reach)], ports=each(reach.ports, _port))],
             ),
         )
-        # From GKE's metadata server pods get the tokens of their Google service account.
+        # GKE's metadata server issues the tokens of the pods' Google service account.
         when(
             google,
             lambda names: [
@@ -110,7 +110,7 @@ class NetworkBoundary(pulumi.ComponentResource):
                 for address, port in _GKE_METADATA
             ],
         )
-        # Its services (principal, keys), where they are here.
+        # Domino's services (principal, keys), if they are in this cluster.
         when(
             domino,
             lambda found: either(
@@ -125,12 +125,12 @@ class NetworkBoundary(pulumi.ComponentResource):
 
 
 class Mesh(pulumi.ComponentResource):
-    """What the mesh is told of the proxy: a PeerAuthentication."""
+    """The PeerAuthentication of the proxy, for the mesh."""
 
     def __init__(
         self, name: str, args: MeshSettings, naming: Naming, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        """Declare who may come in without a certificate of the mesh: Prometheus and the kubelet."""
+        """Declare it. Prometheus and the kubelet can connect to the admin port without a mesh certificate."""
         super().__init__("tidegate:components:Mesh", name, None, opts)
         spec: dict[str, Any] = {
             "selector": {"matchLabels": naming.proxy_selector},
@@ -149,12 +149,12 @@ class Mesh(pulumi.ComponentResource):
 
 
 def namespace_peer(name: str) -> Peer:
-    """Return all pods of a namespace, as a NetworkPolicyPeer."""
+    """Return all pods of a namespace as a NetworkPolicyPeer."""
     return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
 
 
 def address_peer(cidr: Any) -> Peer:
-    """Return a range of addresses, as a NetworkPolicyPeer."""
+    """Return a range of addresses as a NetworkPolicyPeer."""
     return {"ipBlock": {"cidr": cidr}}
 
 
@@ -178,7 +178,7 @@ def _pods_of(peer: Caller | Reach | PrometheusPeer, namespaces: Peer) -> Any:
 
 
 def _reaching(reach: Reach, naming: Naming) -> k8s.meta.v1.LabelSelectorArgs:
-    """Return the pods that may reach it: of one server, or by the role label, which both kinds carry."""
+    """Return the selector of the pods that may reach it: of one server, or by the role label of servers and proxies."""
     roles = each(reach.by, lambda pods: if_true(equals(pods, "servers"), lambda: "server", lambda: "proxy"))
     return either(reach.server, lambda name: _servers(naming, [name]), lambda: _labelled(naming, ROLE, roles or []))
 

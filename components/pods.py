@@ -1,4 +1,4 @@
-"""What every pod has in common: it runs as nobody in particular, and may do nothing in particular."""
+"""Parts that all pods share: an unprivileged user, and containers without rights."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from .args import PRE_STOP_SECONDS
 from .naming import Texts
 from .values import either, entries, joined, merged, none_if_empty, when
 
-USER_ID = 1000  # User and group of all containers; Triton's own image has it as `triton-server`.
+USER_ID = 1000  # User and group of all containers. Triton's image has the user `triton-server` with this number.
 
 
 def container_resources(
@@ -24,8 +24,11 @@ def container_resources(
     claims: Sequence[Any] | None = None,
     memory: Input[str] | None = None,
 ) -> k8s.core.v1.ResourceRequirementsArgs:
-    """Return requests and limits; `scratch` is what it may write to the node's disk, its log included, `devices` are
-    extended resources, which stand in the limits, and `memory` is what it asks for where that is not as wanted."""
+    """Return requests and limits.
+
+    `scratch` is the limit of writes to the node's disk, including the log. `devices` are extended resources, which go
+    into the limits. `memory` replaces the memory of `wanted`.
+    """
     held = {"memory": wanted.memory if memory is None else memory, "ephemeral-storage": scratch}
     return k8s.core.v1.ResourceRequirementsArgs(
         requests={"cpu": wanted.cpu, **held},
@@ -35,11 +38,11 @@ def container_resources(
 
 
 def toleration(taint: Toleration) -> k8s.core.v1.TolerationArgs:
-    """Return a toleration as Kubernetes has it."""
+    """Return a toleration in the form of Kubernetes."""
     return k8s.core.v1.TolerationArgs(
         key=taint.key,
         operator=either(
-            taint.operator, lambda said: said, lambda: either(taint.value, lambda _: "Equal", lambda: "Exists")
+            taint.operator, lambda operator: operator, lambda: either(taint.value, lambda _: "Equal", lambda: "Exists")
         ),
         value=taint.value,
         effect=taint.effect,
@@ -47,9 +50,9 @@ def toleration(taint: Toleration) -> k8s.core.v1.TolerationArgs:
 
 
 def pod_spec(account: Input[str], file_group: Input[int] | None = None, **more: Any) -> k8s.core.v1.PodSpecArgs:
-    """Return the spec of pods that fulfil their part of Pod Security "restricted" and have no token; `more` of it.
+    """Return a pod spec that meets its part of Pod Security "restricted" and has no token.
 
-    Volumes that they may write to are handed over to `file_group`.
+    `more` is added to the spec. Kubernetes gives `file_group` write access to volumes.
     """
     return k8s.core.v1.PodSpecArgs(
         service_account_name=account,
@@ -74,9 +77,9 @@ def container(
     env: list[k8s.core.v1.EnvVarArgs] | None = None,
     **more: Any,
 ) -> k8s.core.v1.ContainerArgs:
-    """Return a container that fulfils its part of "restricted", with TCP ports by name and a read-only root.
+    """Return a container that meets its part of "restricted", with named TCP ports and a read-only root.
 
-    `env` are variables of its own, beside those that every pod has.
+    `env` are its variables in addition to those of every pod.
     """
     named = [
         k8s.core.v1.ContainerPortArgs(name=name, container_port=port, protocol="TCP")
@@ -98,7 +101,7 @@ def container(
 
 
 def variables(values: dict[str, str]) -> list[k8s.core.v1.EnvVarArgs] | None:
-    """Return environment variables as a container has them."""
+    """Return environment variables in the form of a container."""
     return entries(values, lambda name, value: k8s.core.v1.EnvVarArgs(name=name, value=value))
 
 
@@ -110,7 +113,7 @@ def pre_stop() -> k8s.core.v1.LifecycleArgs:
 
 
 def new_before_old() -> k8s.apps.v1.DeploymentStrategyArgs:
-    """Return the update of a Deployment in which a new pod is ready before an old one goes."""
+    """Return a Deployment strategy that starts a new pod before it stops an old one."""
     return k8s.apps.v1.DeploymentStrategyArgs(
         type="RollingUpdate",
         rolling_update=k8s.apps.v1.RollingUpdateDeploymentArgs(max_surge=1, max_unavailable=0),
@@ -120,7 +123,7 @@ def new_before_old() -> k8s.apps.v1.DeploymentStrategyArgs:
 def http_probe(
     path: str, port: str, every_seconds: int, failures: Input[int], *, timeout_seconds: int = 5
 ) -> k8s.core.v1.ProbeArgs:
-    """Return a probe by HTTP GET of `path` on a named port, which so many failures in a row decide."""
+    """Return an HTTP GET probe of `path` on a named port, which fails after `failures` failures in a row."""
     return k8s.core.v1.ProbeArgs(
         http_get=k8s.core.v1.HTTPGetActionArgs(path=path, port=port),
         period_seconds=every_seconds,
@@ -130,20 +133,20 @@ def http_probe(
 
 
 HTTPS = "https"
-"""As `appProtocol` of a Service's port: TLS, with HTTP or gRPC in it. IANA registers it in small letters.
+"""The `appProtocol` of a Service port with HTTP or gRPC over TLS. IANA registers it in lower case.
 
-Traefik takes no other spelling (getGRPCServiceProtocol in its pkg/provider/kubernetes/gateway/grpcroute.go), and Istio
-folds case. GKE's Gateway wants capitals (its guide "Secure a Gateway", "Load balancer to application TLS"), but an
-exposure by a Gateway has no TLS behind it. GKE's Ingress reads an annotation, which `tidegate check` asks for.
+Traefik accepts no other spelling (getGRPCServiceProtocol in its pkg/provider/kubernetes/gateway/grpcroute.go). Istio
+ignores case. GKE's Gateway needs upper case (its guide "Secure a Gateway", "Load balancer to application TLS"), but
+Tidegate has no TLS behind a Gateway. GKE's Ingress reads an annotation, which `tidegate check` requires.
 """
 
 
 def service_port(
     name: Input[str], port: Input[int], target: str | int, app_protocol: Input[str] | None = None
 ) -> k8s.core.v1.ServicePortArgs:
-    """Return a Service's TCP port that leads to a container's port, by name or number.
+    """Return a Service's TCP port for a container port, by name or number.
 
-    Istio reads `app_protocol`; without it Istio takes a port named grpc for one without TLS.
+    Istio reads `app_protocol`. Without it Istio assumes that a port named grpc has no TLS.
     """
     return k8s.core.v1.ServicePortArgs(
         name=name, port=port, target_port=target, protocol="TCP", app_protocol=app_protocol
@@ -151,7 +154,7 @@ def service_port(
 
 
 def spread_over_nodes(selector: Texts) -> list[k8s.core.v1.TopologySpreadConstraintArgs]:
-    """Return constraints that spread pods over zones and nodes where that is possible."""
+    """Return constraints that spread pods over zones and nodes if possible."""
     return [
         k8s.core.v1.TopologySpreadConstraintArgs(
             max_skew=1,
@@ -164,19 +167,19 @@ def spread_over_nodes(selector: Texts) -> list[k8s.core.v1.TopologySpreadConstra
 
 
 def memory_volume(name: str, size: Input[str]) -> k8s.core.v1.VolumeArgs:
-    """Return a volume in memory; what it holds counts against the container's memory limit."""
+    """Return a volume in memory. Its files count against the container's memory limit."""
     return k8s.core.v1.VolumeArgs(
         name=name, empty_dir=k8s.core.v1.EmptyDirVolumeSourceArgs(medium="Memory", size_limit=size)
     )
 
 
 def scratch_volume(name: str, size: Input[str]) -> k8s.core.v1.VolumeArgs:
-    """Return an empty volume on the node's disk that lives as long as the pod."""
+    """Return an empty volume on the node's disk, with the lifetime of the pod."""
     return k8s.core.v1.VolumeArgs(name=name, empty_dir=k8s.core.v1.EmptyDirVolumeSourceArgs(size_limit=size))
 
 
 def config_volume(name: str, config_map: Input[str]) -> k8s.core.v1.VolumeArgs:
-    """Return a ConfigMap as a volume; mounted as a whole folder, it follows changes."""
+    """Return a ConfigMap as a volume. If you mount the whole directory, it follows changes."""
     return k8s.core.v1.VolumeArgs(name=name, config_map=k8s.core.v1.ConfigMapVolumeSourceArgs(name=config_map))
 
 
@@ -193,14 +196,14 @@ def projected_volume(name: str, sources: list[k8s.core.v1.VolumeProjectionArgs])
 
 
 def mount(name: str, path: str, *, read_only: bool = True) -> k8s.core.v1.VolumeMountArgs:
-    """Return a mount of a pod's volume."""
+    """Return a mount of a volume of the pod."""
     return k8s.core.v1.VolumeMountArgs(name=name, mount_path=path, read_only=read_only or None)
 
 
 def service(
     resource_name: str, metadata: Any, selector: Texts, ports: Sequence[Any], opts: pulumi.ResourceOptions, **more: Any
 ) -> k8s.core.v1.Service:
-    """Declare a Service of pods; `more` of its spec."""
+    """Declare a Service of pods. `more` is added to its spec."""
     spec = k8s.core.v1.ServiceSpecArgs(selector=selector, ports=ports, **more)
     return k8s.core.v1.Service(resource_name, metadata=metadata, spec=spec, opts=opts)
 
@@ -208,7 +211,7 @@ def service(
 def disruption_budget(
     resource_name: str, metadata: Any, selector: Texts, max_unavailable: Input[int], opts: pulumi.ResourceOptions
 ) -> k8s.policy.v1.PodDisruptionBudget:
-    """Declare a budget of how many pods a node drain may take away at once."""
+    """Declare a budget: the number of pods that node drains can evict at the same time."""
     spec = k8s.policy.v1.PodDisruptionBudgetSpecArgs(
         max_unavailable=max_unavailable, selector=k8s.meta.v1.LabelSelectorArgs(match_labels=selector)
     )
@@ -218,7 +221,7 @@ def disruption_budget(
 def cpu_autoscaler(
     resource_name: str, kind: str, metadata: Any, scaling: CpuScaling, opts: pulumi.ResourceOptions
 ) -> k8s.autoscaling.v2.HorizontalPodAutoscaler:
-    """Declare an autoscaler of the workload of this kind that has the same metadata."""
+    """Declare an autoscaler of the workload of this kind with the same metadata."""
     target = k8s.autoscaling.v2.MetricTargetArgs(type="Utilization", average_utilization=scaling.cpu_percent)
     cpu = k8s.autoscaling.v2.ResourceMetricSourceArgs(name="cpu", target=target)
     return k8s.autoscaling.v2.HorizontalPodAutoscaler(

@@ -1,4 +1,4 @@
-"""The inference proxy: the one entry point to every model of an environment."""
+"""The inference proxy: the only entry point to every model of an environment."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -36,7 +36,7 @@ CONFIG_CHECKSUM = "tidegate.dev/settings-checksum"
 SETTINGS = f"{PROXY}-settings"
 ROUTING = f"{PROXY}-routing"
 _SCRATCH, _DISK = "256Mi", "512Mi"
-"""Size of /tmp, and of the disk for that and the log."""
+"""Size of /tmp, and disk for that and the log."""
 
 
 class Proxy(pulumi.ComponentResource):
@@ -53,7 +53,6 @@ class Proxy(pulumi.ComponentResource):
         mesh: Mesh | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """Declare the proxy of these servers."""
         super().__init__("tidegate:components:Proxy", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         labels = naming.labels(PROXY)
@@ -78,7 +77,7 @@ class Proxy(pulumi.ComponentResource):
             f"{name}-deployment",
             metadata=naming.metadata(PROXY, labels),
             spec=k8s.apps.v1.DeploymentSpecArgs(
-                # An autoscaler owns the number where there is one.
+                # An autoscaler sets the number if there is one.
                 replicas=either(args.autoscaling, lambda _: None, lambda: args.replicas),
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=naming.proxy_selector),
                 strategy=pods.new_before_old(),
@@ -92,7 +91,7 @@ class Proxy(pulumi.ComponentResource):
                     spec=_pod(args, naming, servers, every_pod),
                 ),
             ),
-            # New pods read the settings once, when they start.
+            # Pods read the settings only when they start.
             opts=pulumi.ResourceOptions(parent=self, depends_on=[settings, routing]),
         )
         expose(name, args, naming, child)
@@ -133,7 +132,7 @@ def _pod(args: ProxyArgs, naming: Naming, servers: Sequence[ServerArgs], every_p
         tolerations=each(args.tolerations, pods.toleration),
         topology_spread_constraints=pods.spread_over_nodes(naming.proxy_selector),
         priority_class_name=args.priority_class,
-        # The pause before SIGTERM, then what requests in flight may take, then a margin.
+        # The pause before SIGTERM, then the time of requests in flight, then a margin.
         termination_grace_period_seconds=total(args.timeouts.drain_seconds, GRACE_SECONDS),
         containers=[_container(args, upstream_cas, every_pod)],
         volumes=joined(
@@ -180,7 +179,7 @@ def _container(
 
 
 def _lease_token() -> k8s.core.v1.VolumeArgs:
-    """Return the volume with the token that proves to eviction policies that a pod is a proxy's."""
+    """Return the volume with the token that authenticates a proxy to eviction policies."""
     token = k8s.core.v1.ServiceAccountTokenProjectionArgs(
         audience=lease.AUDIENCE, expiration_seconds=3600, path=proxy_process.LEASE_TOKEN_FILE
     )

@@ -1,6 +1,6 @@
-"""What the proxy reads: its routing and access tables, and its settings.
+"""The files of the proxy: its routing and access tables, and its settings.
 
-The words of the tables are those of `tidegate_contracts.routing`, as they go over the wire.
+The keys of the tables are those of `tidegate_contracts.routing`.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ Tree = dict[str, Any]
 
 
 def routing_table(naming: Naming, servers: Sequence[ServerArgs]) -> Tree:
-    """Return which servers, pools and models there are."""
+    """Return the table of servers, pools and models."""
     return {
         "version": routing.VERSION,
         "environment": either(naming.called, lambda name: name, lambda: naming.environment),
@@ -119,7 +119,7 @@ def _model(server: ServerArgs, pool: PoolArgs, model: Model) -> Tree:
 
 
 def access_table(proxy: ProxyArgs) -> Tree:
-    """Return the table by which the proxy decides who may do what, `access.json`."""
+    """Return the table of issuers, access rules and rate limits, `access.json`."""
     rule_keys = ("name", "principals", "groups", "source", "actions", "servers", "models")
     return {
         "version": routing.VERSION,
@@ -132,7 +132,7 @@ def access_table(proxy: ProxyArgs) -> Tree:
 
 
 def proxy_settings(proxy: ProxyArgs, naming: Naming, domino: Domino | None) -> Tree | None:
-    """Return the settings of the proxy that are no files: `tidegate_contracts.proxy_settings.ProxySettings`."""
+    """Return the environment variables of the proxy: `tidegate_contracts.proxy_settings.ProxySettings`."""
     return merged(
         {
             variable("environment"): naming.environment,
@@ -173,7 +173,7 @@ def proxy_settings(proxy: ProxyArgs, naming: Naming, domino: Domino | None) -> T
 
 
 def _exposed_at(path: str) -> Tree | None:
-    """Return the setting by which the proxy knows the path: it comes as it is, for few controllers can rewrite it."""
+    """Return the setting of the path, which requests still have, because few controllers can rewrite it."""
     return if_true(equals(path, "/"), lambda: None, lambda: {variable("path"): path})
 
 

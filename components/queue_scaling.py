@@ -1,4 +1,4 @@
-"""Pools that KEDA scales by what Prometheus has read: what their autoscalers have in common, whatever is asked."""
+"""Autoscalers of pools that KEDA scales with queries to Prometheus."""
 
 from typing import Any
 
@@ -19,9 +19,9 @@ def queue_autoscaler(
     triggers: list[dict[str, Any]],
     opts: pulumi.ResourceOptions,
 ) -> k8s.apiextensions.CustomResource:
-    """Declare what has KEDA scale the StatefulSet with this metadata, by the trigger that wants the most replicas."""
+    """Declare the ScaledObject of the StatefulSet with this metadata. The trigger with most replicas wins."""
     one_step = [{"type": "Pods", "value": 1, "periodSeconds": scaling.step_seconds}]
-    # Both keys matter only if a pool may have no replica: how soon the first one comes, and when the last one goes.
+    # Both keys matter only if a pool may have no replica: when the first one starts, and when the last one stops.
     to_zero = {"pollingInterval": _WAKING_SECONDS, "cooldownPeriod": scaling.down_seconds}
     return k8s.apiextensions.CustomResource(
         resource_name,
@@ -51,7 +51,7 @@ def queue_autoscaler(
 
 
 def trigger(scaling: QueueScaling, query: str, threshold: str, metric_type: str = "Value") -> dict[str, Any]:
-    """Return one: a figure, and what it may be; as a Value over all replicas, as an AverageValue for each of them."""
+    """Return a trigger: a query and its threshold, which is for all replicas (Value) or for each (AverageValue)."""
     return {
         "type": "prometheus",
         "metricType": metric_type,
@@ -59,7 +59,7 @@ def trigger(scaling: QueueScaling, query: str, threshold: str, metric_type: str 
             "serverAddress": scaling.prometheus_address,
             "query": query,
             "threshold": threshold,
-            # A query without a result must not scale to the minimum: it says nothing.
+            # A query without a result must not scale to the minimum.
             "ignoreNullValues": "false",
         },
     }

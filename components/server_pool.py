@@ -1,4 +1,4 @@
-"""What the pools of every kind of server have in common: their pods' surroundings, and the objects around them."""
+"""Parts that the pools of all kinds of servers share: the pod spec around the containers, and the pool's objects."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,9 +28,10 @@ def pod_spec(
     file_group: int | None = None,
     **more: Any,
 ) -> k8s.core.v1.PodSpecArgs:
-    """Return the spec of a pool's pods, of which requests in flight may take so long to end; `more` of it.
+    """Return the spec of a pool's pods.
 
-    They have the repository, where it is a volume, /dev/shm and /tmp, beside `volumes`.
+    Requests in flight have `exit_seconds` to end. The pods have `volumes`, /dev/shm, /tmp, and the repository if it is
+    a volume. `more` is added to the spec.
     """
     args, server = pool.args, pool.server
     return pods.pod_spec(
@@ -41,7 +42,7 @@ def pod_spec(
         topology_spread_constraints=pods.spread_over_nodes(pool.selector),
         priority_class_name=args.priority_class,
         resource_claims=placement.resource_claims,
-        # The pause before SIGTERM, then what requests in flight may take, then a margin.
+        # The pause before SIGTERM, then the time of requests in flight, then a margin.
         termination_grace_period_seconds=total(exit_seconds, GRACE_SECONDS),
         volumes=joined(
             [pods.memory_volume("shm", args.shared_memory), pods.scratch_volume("tmp", args.scratch)],
@@ -52,10 +53,10 @@ def pod_spec(
     )
 
 
-def said_variables(said: ContainerVariables) -> list[k8s.core.v1.EnvVarArgs] | None:
-    """Return the environment variables that the definition says of a server's container."""
+def own_variables(settings: ContainerVariables) -> list[k8s.core.v1.EnvVarArgs] | None:
+    """Return the environment variables that the definition sets for a server's container."""
     secret = each(
-        said.secret_environment,
+        settings.secret_environment,
         lambda one: k8s.core.v1.EnvVarArgs(
             name=one.name,
             value_from=k8s.core.v1.EnvVarSourceArgs(
@@ -63,11 +64,11 @@ def said_variables(said: ContainerVariables) -> list[k8s.core.v1.EnvVarArgs] | N
             ),
         ),
     )
-    return joined(pods.variables(said.environment), secret)
+    return joined(pods.variables(settings.environment), secret)
 
 
 def mounts(server: ServerArgs, repository_root: str) -> list[k8s.core.v1.VolumeMountArgs]:
-    """Return the mounts of what every pod has, for the container that serves."""
+    """Return the mounts of /dev/shm, /tmp and the repository, for the container that serves."""
     return joined(
         [pods.mount("shm", "/dev/shm", read_only=False), pods.mount("tmp", "/tmp", read_only=False)],
         repository_mounts(server, repository_root),
@@ -75,7 +76,7 @@ def mounts(server: ServerArgs, repository_root: str) -> list[k8s.core.v1.VolumeM
 
 
 def repository_mounts(server: ServerArgs, root: str) -> list[k8s.core.v1.VolumeMountArgs] | None:
-    """Return the mount of the repository, where it is a volume."""
+    """Return the mount of the repository if it is a volume."""
     return of_kind(
         server.repository,
         VolumeRepositoryArgs,
@@ -99,9 +100,9 @@ def declare(
 ) -> None:
     """Declare the StatefulSet of a pool's pods with its Services, budget and autoscaler.
 
-    `triggers` are what its autoscaler by queue asks for, given the StatefulSet's metadata. `more_ports` and
-    `headless_labels` are of the headless Service alone, and `needs` is there before the pods. They stay out of the
-    mesh, where there is one.
+    `triggers` returns the triggers of an autoscaler by queue, given the StatefulSet's metadata. `more_ports` and
+    `headless_labels` apply only to the headless Service. `needs` is created before the pods. The pods stay out of the
+    mesh.
     """
     args, naming = pool.args, pool.naming
     child = pulumi.ResourceOptions(parent=parent)
@@ -109,9 +110,9 @@ def declare(
         args.pulumi_timeouts,
         lambda seconds: pulumi.CustomTimeouts(create=f"{seconds.ready}s", update=f"{seconds.updated}s"),
     )
-    # Pulumi takes a Service for ready when its pods are: as long as for them.
+    # A Service is ready for Pulumi when its pods are, so it has the same timeouts.
     as_long = pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(custom_timeouts=timeouts))
-    # Each object has metadata of its own: what an engine is told of a Service is written there.
+    # Each object needs separate metadata, because rollout/engines/pulumi_transforms.py annotates that of a Service.
     pods.service(f"{name}-service", naming.metadata(pool.name, pool.labels), pool.selector, ports, as_long)
     headless = naming.metadata(pool.headless_name, merged(pool.labels, headless_labels))
     pods.service(f"{name}-headless", headless, pool.selector, joined(ports, more_ports), child, cluster_ip="None")
@@ -120,9 +121,9 @@ def declare(
         metadata=naming.metadata(pool.name, pool.labels),
         spec=k8s.apps.v1.StatefulSetSpecArgs(
             service_name=pool.headless_name,
-            # An autoscaler owns the number where there is one.
+            # An autoscaler sets the number if there is one.
             replicas=either(args.autoscaling, lambda _: None, lambda: args.replicas),
-            # Replicas share nothing: none needs to wait for another.
+            # Replicas share nothing, so they can start at the same time.
             pod_management_policy="Parallel",
             selector=k8s.meta.v1.LabelSelectorArgs(match_labels=pool.selector),
             template=k8s.core.v1.PodTemplateSpecArgs(

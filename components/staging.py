@@ -1,7 +1,7 @@
-"""Files near the GPU: the volume in which an on-demand pool stages models, and what Kubernetes counts for it.
+"""Files near the GPU: the volume in which an on-demand pool stages models, and its resources.
 
-The policy writes it and its server only reads it. A tier in memory or on the node's disk is counted with the policy,
-which writes the files; a volume of its own, by its storage class.
+The policy writes it and the server only reads it. A tier in memory or on the node's disk counts as memory or disk of
+the policy's container, which writes the files. A separate volume counts at its storage class.
 """
 
 from collections.abc import Callable
@@ -22,12 +22,12 @@ Made = TypeVar("Made")
 
 
 def if_staged(args: PoolArgs, make: Callable[[Staging], Made], otherwise: Callable[[], Made]) -> Made:
-    """Return what `make` makes of the tier of a pool, else what `otherwise` makes."""
+    """Return the result of `make` for the tier of a pool, or that of `otherwise` if the pool has none."""
     return of_kind(args.loading, OnDemand, lambda loading: either(loading.staging, make, otherwise), otherwise)
 
 
 def settings(tier: Staging) -> dict[str, Any]:
-    """Return what the policy is told of it, in the words of `tidegate_contracts.eviction.Staging`."""
+    """Return the tier's settings for the policy, with the keys of `tidegate_contracts.eviction.Staging`."""
     return {
         "folder": eviction_process.STAGING_ROOT,
         "sizeBytes": share_of(tier.size, *eviction.STAGED_SHARE),
@@ -35,7 +35,7 @@ def settings(tier: Staging) -> dict[str, Any]:
 
 
 def volumes(tier: Staging) -> list[k8s.core.v1.VolumeArgs]:
-    """Return the volume, which lives as long as the pod."""
+    """Return the volume, with the lifetime of the pod."""
 
     def of_node() -> k8s.core.v1.EmptyDirVolumeSourceArgs:
         medium = if_true(equals(tier.kind, "memory"), lambda: "Memory")
@@ -51,24 +51,24 @@ def volumes(tier: Staging) -> list[k8s.core.v1.VolumeArgs]:
 
 
 def mounts(args: PoolArgs, *, read_only: bool) -> list[k8s.core.v1.VolumeMountArgs] | None:
-    """Return the mount of the volume, where there is one: to write for the policy, to read for its server."""
+    """Return the mount of the volume, if there is one: writable for the policy, read-only for its server."""
     mounted = [pods.mount(STAGING, eviction_process.STAGING_ROOT, read_only=read_only)]
     return if_staged(args, lambda _: mounted, lambda: None)
 
 
 def file_group(args: PoolArgs) -> int | None:
-    """Return the group to which the node hands volumes over: a new volume belongs to root, a folder to everybody."""
+    """Return the group for a new volume, which belongs to root. A directory of the node is writable for all."""
     return if_staged(args, lambda tier: if_true(_is_volume(tier), lambda: pods.USER_ID), lambda: None)
 
 
 def counted(loading: OnDemand, wanted: Resources, disk: str) -> k8s.core.v1.ResourceRequirementsArgs:
-    """Return what the policy's container asks for, with what lies in a tier in memory or on the disk."""
+    """Return the resources of the policy's container, including a tier in memory or on the disk."""
 
     def with_tier(kind: str, amount: str) -> str:
-        def beside(tier: Staging) -> str:
+        def added(tier: Staging) -> str:
             return if_true(equals(tier.kind, kind), lambda: sum_of(tier.size, amount), lambda: amount)
 
-        return either(loading.staging, beside, lambda: amount)
+        return either(loading.staging, added, lambda: amount)
 
     return pods.container_resources(wanted, with_tier("disk", disk), memory=with_tier("memory", wanted.memory))
 
@@ -78,7 +78,7 @@ def _is_volume(tier: Staging) -> bool:
 
 
 def _claim(tier: Staging) -> k8s.core.v1.EphemeralVolumeSourceArgs:
-    why = "storageClass is needed: staging of kind volume makes a volume of it for each replica"
+    why = "storageClass is required: staging of kind volume creates a volume of this class for each replica"
     return k8s.core.v1.EphemeralVolumeSourceArgs(
         volume_claim_template=k8s.core.v1.PersistentVolumeClaimTemplateArgs(
             spec=k8s.core.v1.PersistentVolumeClaimSpecArgs(

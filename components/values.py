@@ -1,17 +1,17 @@
-"""Loops, branches and texts of components, of which the generator of the Helm chart makes template actions.
+"""Loops, branches and texts of components, which the generator of the Helm chart turns into template actions.
 
-Components use these helpers and f-strings on their arguments, and no `for`, `if`, `+` or `json.dumps`. On real values a
-helper is the plain loop or branch. Only the generator of the chart passes placeholders, which record each helper.
+On their arguments, components use only these helpers and f-strings, and no `for`, `if`, `+` or `json.dumps`. With real
+values a helper is a plain loop or branch. Only the generator passes placeholders, which record each helper.
 
 | helper | in plain Python |
 |---|---|
-| `each(items, f)`, `listed(items, f)` | `[f(item) for item in items]`, of which `each` returns None for an empty list |
-| `flat(items, f)` | the same where `f` returns lists, as one list |
+| `each(items, f)`, `listed(items, f)` | `[f(item) for item in items]`, but `each` returns None for an empty list |
+| `flat(items, f)` | the same if `f` returns lists, as one list |
 | `when(value, f)`, `either(value, f, g)` | `f(value) if value is not None else None`, and `else g()` |
 | `if_true(flag, f, g)` | `f() if flag else g()` |
 | `of_kind(value, Class, f, g)` | `f(value) if isinstance(value, Class) else g()` |
 | `of_kinds(value, {Class: f, …})` | `match` over all classes of a union |
-| `joined(…)`, `merged(…)` | lists and mappings put together, without those that are None |
+| `joined(…)`, `merged(…)` | one list or mapping from several, without those that are None |
 """
 
 import hashlib
@@ -30,21 +30,21 @@ Made = TypeVar("Made")
 
 
 class Placeholder:
-    """Stands for a value that a chart's user says later; on whatever it is asked for, it records."""
+    """A value that a user of the chart sets later. It records each helper that is applied to it."""
 
     each: Any
     """Record a loop over items."""
     entries: Any
     """Record a loop over keys and values."""
     choice: Any
-    """Record a branch: on whether there is a value (None), on its truth (True), or on a class of it."""
+    """Record a branch: on the presence of a value (None), on its truth (True), or on its class."""
     asked: Any
-    """Record a value that is computed from this one, by the helper of that name."""
+    """Record a value computed from this one by the helper of that name."""
 
 
 RECORDER: ContextVar[Any] = ContextVar("RECORDER", default=None)
-"""Set while a generator of templates runs a program, and never else: it takes what is `joined`, `merged`, or made a
-`json_text` or a `checksum` of placeholders."""
+"""Set only while the generator of templates runs a program. It records calls of `joined`, `merged`, `json_text` and
+`checksum` with placeholders."""
 
 
 def _nothing() -> None:
@@ -52,39 +52,39 @@ def _nothing() -> None:
 
 
 def each(items: Iterable[Item], make: Callable[[Item], Made | None]) -> list[Made] | None:
-    """Return what `make` makes of each item, without what it left out; None for nothing, which omits the field."""
+    """Return the results of `make` that are not None, or None if there are none, which omits the field."""
     if isinstance(items, Placeholder):
         return cast("list[Made]", items.each(make))
     return listed(items, make) or None
 
 
 def entries(values: Mapping[str, Item], make: Callable[[str, Item], Made]) -> list[Made] | None:
-    """Return what `make` makes of each key and value, by key; None for nothing, which omits the field."""
+    """Return the results of `make` sorted by key, or None if there are none, which omits the field."""
     if isinstance(values, Placeholder):
         return cast("list[Made]", values.entries(make))
     return [make(key, values[key]) for key in sorted(values)] or None
 
 
 def listed(items: Iterable[Item], make: Callable[[Item], Made | None]) -> list[Made]:
-    """Return what `make` makes of each item, for files, where an empty list is written as such."""
+    """Return the results of `make` that are not None. Unlike `each`, this keeps an empty list, for files."""
     if isinstance(items, Placeholder):
         return cast("list[Made]", items.each(make))
     return [made for item in items if (made := make(item)) is not None]
 
 
 def flat(items: Iterable[Item], make: Callable[[Item], list[Made]]) -> list[Made]:
-    """Return one list of all that `make` makes of the items, a list of each: for loops in loops."""
+    """Return one list of all results of `make`, which returns a list for each item."""
     lists = listed(items, make)
     return cast("list[Made]", lists) if RECORDER.get() is not None else list(chain.from_iterable(lists))
 
 
 def when(value: Item | None, make: Callable[[Item], Made | None]) -> Made | None:
-    """Return what `make` makes of a value that is there; None for one that is missing, which omits the field."""
+    """Return the result of `make` for a value, or None if the value is None, which omits the field."""
     return either(value, make, _nothing)
 
 
 def either(value: Item | None, make: Callable[[Item], Made], otherwise: Callable[[], Made]) -> Made:
-    """Return what `make` makes of a value that is there, else what `otherwise` makes."""
+    """Return the result of `make` for a value, or that of `otherwise` if the value is None."""
     if isinstance(value, Placeholder):
         return cast("Made", value.choice(make, otherwise, None))
     return otherwise() if value is None else make(value)
@@ -95,7 +95,7 @@ def if_true(flag: bool | int, make: Callable[[], Made]) -> Made | None: ...
 @overload
 def if_true(flag: bool | int, make: Callable[[], Made], otherwise: Callable[[], Made]) -> Made: ...
 def if_true(flag: bool | int, make: Callable[[], Any], otherwise: Callable[[], Any] = _nothing) -> Any:
-    """Return what `make` makes where a flag is true or a number is not zero, else what `otherwise` makes."""
+    """Return the result of `make` if a flag is true or a number is not zero, else that of `otherwise`."""
     if isinstance(flag, Placeholder):
         return flag.choice(lambda _: make(), otherwise, True)
     return make() if flag else otherwise()
@@ -106,14 +106,14 @@ def of_kind(value: Any, kind: type[Item], make: Callable[[Item], Made | None]) -
 @overload
 def of_kind(value: Any, kind: type[Item], make: Callable[[Item], Made], otherwise: Callable[[], Made]) -> Made: ...
 def of_kind(value: Any, kind: type[Item], make: Callable[[Item], Any], otherwise: Callable[[], Any] = _nothing) -> Any:
-    """Return what `make` makes of a value of one class, else what `otherwise` makes."""
+    """Return the result of `make` for a value of a class, or that of `otherwise` for another value."""
     if isinstance(value, Placeholder):
         return value.choice(make, otherwise, kind)
     return make(value) if isinstance(value, kind) else otherwise()
 
 
 def of_kinds(value: Any, makers: Mapping[type, Callable[[Any], Made | None]]) -> Made | None:
-    """Return what the maker for the class of a value makes of it; raises TypeError where no maker is for it."""
+    """Return the result of the maker for the class of a value. Raises TypeError if there is no such maker."""
     (kind, make), *others = makers.items()
 
     def otherwise() -> Made | None:
@@ -127,26 +127,26 @@ def of_kinds(value: Any, makers: Mapping[type, Callable[[Any], Made | None]]) ->
 
 
 def nothing(_: Any) -> None:
-    """Return None, which omits the field: a branch of `of_kinds` for a class that needs nothing."""
+    """Return None, which omits the field. For a branch of `of_kinds` without a result."""
 
 
 def picked(part: Any, *names: str) -> dict[str, Any]:
-    """Return some values of a part, for files, by their names in camel case."""
+    """Return some attributes of a part by their names in camel case, for files."""
     return {to_camel(name): getattr(part, name) for name in names}
 
 
 def none_if_empty(values: Any) -> Any:
-    """Return a list or mapping as it is; None for an empty one, which omits the field."""
+    """Return a list or mapping, or None if it is empty, which omits the field."""
     return None if isinstance(values, Sized) and not isinstance(values, Placeholder) and not values else values
 
 
 def present(value: Any) -> bool:
-    """Say whether there is a value."""
+    """Return whether a value is not None."""
     return cast("bool", value.asked("present")) if isinstance(value, Placeholder) else value is not None
 
 
 def needed(value: Item | None, why: str) -> Item:
-    """Return a value that must be there here, though not everywhere; raises ValueError, and stops Helm, without."""
+    """Return a value that is required here. Raises ValueError, or stops Helm, if it is None."""
     if isinstance(value, Placeholder):
         return cast("Item", value.asked("needed", why))
     if value is None:
@@ -155,7 +155,7 @@ def needed(value: Item | None, why: str) -> Item:
 
 
 def equals(value: Item, other: Item) -> bool:
-    """Say whether a value is a certain one."""
+    """Return whether a value equals a constant."""
     return cast("bool", value.asked("equals", other)) if isinstance(value, Placeholder) else value == other
 
 
@@ -182,7 +182,7 @@ def in_bytes(quantity: str) -> int:
 
 
 def share_of(quantity: str, part: int, parts: int) -> int:
-    """Return so many parts of the bytes of a quantity, in whole bytes."""
+    """Return the fraction `part / parts` of a quantity, in whole bytes."""
     if isinstance(quantity, Placeholder):
         return cast("int", quantity.asked("share_of", (part, parts)))
     return byte_count(quantity) * part // parts
@@ -196,23 +196,23 @@ def sum_of(quantity: str, other: str) -> str:
 
 
 def joined(*parts: Iterable[Made] | None) -> list[Made]:
-    """Return one list of several, of which some may be missing."""
+    """Return one list of several. Some may be None."""
     if (recorder := RECORDER.get()) is not None:
         return cast("list[Made]", recorder.joined(parts))
     return [item for part in parts if part is not None for item in part]
 
 
 def merged(*parts: Any) -> dict[str, Any] | None:
-    """Return one mapping of several, of which some may be missing; later ones win. None where that is empty."""
+    """Return one mapping of several, or None if it is empty. Some may be None, and later ones win."""
     if (recorder := RECORDER.get()) is not None:
         return cast("dict[str, Any]", recorder.merged(parts))
     return {key: value for part in parts if part is not None for key, value in part.items()} or None
 
 
 def json_text(tree: Any) -> str:
-    """Return a tree as JSON text for a file: keys sorted, indented by two; what is None is left out.
+    """Return a tree as JSON text for a file, with sorted keys, an indent of two, and without None.
 
-    It is written as Go writes it, so that a chart's templates make the very same text.
+    The text is the same as Go's, so that the chart's templates produce it too.
     """
     if (recorder := RECORDER.get()) is not None:
         return cast("str", recorder.json_text(tree))
@@ -227,18 +227,18 @@ def checksum(tree: Any) -> str:
     return hashlib.sha256(json_text(tree).encode()).hexdigest()
 
 
-# What Go's JSON escapes beyond what JSON asks for, and what it writes as code points.
+# Go's JSON escapes these characters too, as code points.
 _GO_ESCAPES = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"})
 _MOST = 2**53
-"""Beyond it a number in JSON is another one to those that read it as a floating-point number, Helm among them."""
+"""Readers that use floating-point numbers, such as Helm, round larger numbers in JSON."""
 
 
 def _exact(value: Any) -> Any:
-    """Return a tree without what is None; refuse numbers that would be read as others."""
+    """Return a tree without None. Refuse numbers that some readers would round."""
     if isinstance(value, Mapping):
         return {key: _exact(item) for key, item in value.items() if item is not None}
     if isinstance(value, list | tuple):
         return [_exact(item) for item in value]
     if isinstance(value, float) or (isinstance(value, int) and abs(value) > _MOST):
-        raise ValueError(f"{value!r} is no number that all readers of JSON read alike: it must be whole, up to 2^53")
+        raise ValueError(f"{value!r} is not exact for all readers of JSON: use a whole number of at most 2^53")
     return value

@@ -1,10 +1,10 @@
 """Makes the virtual environment of a locked requirements file, once, in the user's cache directory.
 
-    python requirements/install.py run|test            makes it, and links .venv to it
-    python requirements/install.py mlflow|triton|…     makes that of a server which tests start
-    python requirements/install.py export              makes that of the converters in the tests of `tidegate export`
-    python requirements/install.py site                makes that of the documentation site
-    python requirements/install.py --where run|test    prints its path
+- `python requirements/install.py run|test` makes it, and links .venv to it.
+- `… mlflow|triton|…` makes that of a server which tests start.
+- `… export` makes that of the converters in the tests of `tidegate export`.
+- `… site` makes that of the documentation site.
+- `… --where run|test` prints its path.
 
 All clones with the same requirements and Python share one environment. Two runs at the same time wait for each other.
 A killed run leaves nothing that the next run takes for complete. Uses the standard library only.

@@ -1,4 +1,4 @@
-"""Cases that stand in YAML beside the tests that ask them: a change of something sound, and what is said then."""
+"""Cases in YAML files next to their tests: a change of a valid input, and the expected message."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ class _Gone:
 
 
 GONE: Final = _Gone()
-"""As the value of a change: the key or item is taken away. In a file it is written `(gone)`."""
+"""The value of a change that removes a key or item. Files contain it as `(gone)`."""
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # ten times as fast
@@ -26,11 +26,11 @@ _Loader.add_constructor("!gone", lambda *_: GONE)
 
 
 def read_cases(file: Path) -> Any:
-    """What stands in a file of cases. A § breaks up what looks like a credential, for scanners, and is left out."""
+    """Read a file of cases. It removes each §, which hides test credentials from scanners."""
     return yaml.load(file.read_text("utf-8").replace("§", ""), _Loader)
 
 
 def each(kind: str, cases: dict[str, dict[str, list[Any]]]) -> list[Any]:
-    """Parameters for a test: the name of what is asked, and one of its cases of a kind: `refused` or `accepted`."""
+    """Parameters for a test: the name of a rule, and one of its cases of a kind such as `refused` or `accepted`."""
     named = [(name, case) for name, kinds in cases.items() for case in kinds.get(kind, ())]
     return [pytest.param(name, case, id=f"{name}-{' '.join(case.get('change', case))[:40]}") for name, case in named]

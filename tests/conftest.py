@@ -1,8 +1,8 @@
-"""What every run of the tests has in common.
+"""Hooks for every run of the tests.
 
-- `make test` leaves the tests marked `thorough` to `make test-all`, and asks properties fewer examples.
-- What was not run is said loudly and by name: a test that is left out in silence has failed. So has one that is left
-  out for a part that has to be there: `make test REQUIRE_ALL=1 ALLOW_NOT_RUN=pulumi`.
+- `make test` leaves the tests marked `thorough` to `make test-all`, and gives properties fewer examples.
+- The summary names every test that was not run. A test that is skipped without a reason of ours fails. So does a test
+  that is skipped because of a required part: `make test REQUIRE_ALL=1 ALLOW_NOT_RUN=pulumi`.
 """
 
 from collections.abc import Generator
@@ -14,21 +14,24 @@ from .counts import choose_counts
 from .order import Units, place
 
 NOT_RUN = "NOT RUN: "
-"""How the reason begins of every test that is left out; it goes on with what is not here, and what that means."""
+"""The prefix of every reason for a skipped test. After it come the missing part and the consequence."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let a run have the thorough tests too, and demand that nothing is left out."""
+    """Add options for thorough tests, and for failing on skipped tests."""
     parser.addoption("--thorough", action="store_true", help="run the thorough tests too, with all examples")
     group = parser.getgroup("tests that are not run")
-    group.addoption("--require-all", action="store_true", help="fail tests that are left out, whatever is not here")
+    group.addoption("--require-all", action="store_true", help="fail skipped tests, whatever is missing")
     group.addoption(
-        "--allow-not-run", default="", metavar="WORDS", help="the same, but for parts whose names hold one of the words"
+        "--allow-not-run",
+        default="",
+        metavar="WORDS",
+        help="the same, except for parts with one of the words",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Decide about counts before a test module is imported."""
+    """Choose the numbers of examples before pytest imports a test module."""
     choose_counts(thorough=config.getoption("thorough"))
 
 
@@ -40,7 +43,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Units | None
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave thorough tests to `make test-all`; begin with what takes longest, where processes share the tests."""
+    """Deselect thorough tests. If several processes share the tests, start with the longest."""
     if not config.getoption("thorough"):
         later = [item for item in items if item.get_closest_marker("thorough")]
         if later:
@@ -52,7 +55,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Fail a test that is left out for a reason that is no sentence of ours, or is none in this run."""
+    """Fail a skipped test if its reason has no prefix of ours, or is not allowed in this run."""
     report = yield
     _loudly(report, item.config)
     return report
@@ -62,7 +65,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Fail a whole file that is left out so."""
+    """Fail a whole file that is skipped in such a way."""
     report = yield
     _loudly(report, collector.config)
     return report
@@ -87,12 +90,11 @@ def _may_be_left_out(what: str, config: pytest.Config) -> bool:
 
 
 def _what(reason: str) -> str:
-    """Return what is not here, without why."""
     return reason.partition(" (")[0].partition(",")[0]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """List every test that was not run, below the reason why."""
+    """List every test that was not run, below its reason."""
     names: dict[str, list[str]] = {}
     for report in terminalreporter.stats.get("skipped", []):
         reason = report.longrepr[2].removeprefix("Skipped: ")

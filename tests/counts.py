@@ -1,6 +1,6 @@
-"""How many examples a property gets: all in `make test-all`, an eighth in `make test`, FUZZ in `make fuzz`.
+"""The number of examples of a property: all in `make test-all`, an eighth in `make test`, FUZZ in `make fuzz`.
 
-`make test` draws the same examples in every run, so that it fails only because of a change.
+`make test` uses the same examples in every run, so that it fails only because of a change.
 """
 
 import os
@@ -14,7 +14,7 @@ _thorough = False
 
 
 def choose_counts(*, thorough: bool) -> None:
-    """Decide for this process; to be called before test modules are imported."""
+    """Choose the numbers for this process. Call it before pytest imports test modules."""
     global _thorough
     _thorough = thorough
     hypothesis.settings.register_profile("fuzz", max_examples=FUZZ, deadline=None)
@@ -23,13 +23,13 @@ def choose_counts(*, thorough: bool) -> None:
 
 
 def examples(full: int) -> hypothesis.settings:
-    """Return Hypothesis' settings for a property that is asked `full` examples in `make test-all`; it has no deadline.
+    """Return Hypothesis' settings for a property with `full` examples in `make test-all`, without a deadline.
 
-    It decorates a property, or is the `parent` of further settings.
+    Use it as a decorator, or as the `parent` of other settings.
     """
     return hypothesis.settings(
         max_examples=full if _thorough else max(LEAST, full // 8),
         deadline=None,
         derandomize=not _thorough,
-        suppress_health_check=[hypothesis.HealthCheck.too_slow],  # that is the machine, as a deadline would be
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],  # It depends on the machine, as a deadline does.
     )

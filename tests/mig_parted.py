@@ -1,4 +1,4 @@
-"""Public MIG layouts: what NVIDIA publishes of how its GPUs can be cut.
+"""Public MIG layouts: the partitions of GPUs that NVIDIA publishes.
 
 Sources: mig-parted's `config-default.yaml` and `examples/`, and the numbers of instances in the NVIDIA MIG User
 Guide ("Supported MIG Profiles").
@@ -33,7 +33,7 @@ MOST: Mapping[str, Cut] = {
         **dict.fromkeys(("1g.24gb+me", "1g.24gb+me.all", "2g.48gb+me.all", "4g.96gb", "4g.96gb+gfx"), 1),
     },
 }
-"""Node label of a product → profile → how many of it fit on one GPU."""
+"""Node label of a product → profile → number that fits on one GPU."""
 
 MIXED: Mapping[str, tuple[Cut, ...]] = {
     "NVIDIA-A30": ({"1g.6gb": 2, "2g.12gb": 1},),
@@ -51,7 +51,7 @@ MIXED: Mapping[str, tuple[Cut, ...]] = {
     "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition": ({"1g.24gb": 2, "2g.48gb": 1},),
 }
 
-# How many GPUs of a node are cut in which way; the others are whole.
+# The number of GPUs of a node with each layout. The others are whole.
 SEVERAL: Mapping[str, tuple[tuple[tuple[int, Cut], ...], ...]] = {
     "NVIDIA-A100-PCIE-40GB": (
         ((1, {"1g.5gb": 7}), (1, {"2g.10gb": 3}), (1, {"3g.20gb": 2}), (1, {"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1})),
@@ -61,7 +61,6 @@ SEVERAL: Mapping[str, tuple[tuple[tuple[int, Cut], ...], ...]] = {
 
 
 def cuts(product: str) -> Iterator[Cut]:
-    """Yield the public layouts of one GPU of a product."""
     yield {}
     yield from ({profile: count} for profile, count in MOST[product].items())
     yield from MIXED[product]

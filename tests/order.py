@@ -1,4 +1,4 @@
-"""In which order and beside each other what tests run: those that share servers in one process, the longest first."""
+"""The order of tests, and their distribution: tests with shared servers in one process, the longest first."""
 
 from pathlib import PurePosixPath
 
@@ -11,8 +11,8 @@ TOGETHER = {
     "tests/cluster",
     "tests/node",
 }
-"""Folders whose tests share servers that take their time to start."""
-ALONE = {"tests/cluster/test_rollout_planes.py"}  # Files in them that have servers of their own.
+"""Directories whose tests share servers that start slowly."""
+ALONE = {"tests/cluster/test_rollout_planes.py"}  # Files in them with separate servers.
 LONGEST = (
     "tests/cluster/test_rollout_planes.py",
     "tests/cluster",
@@ -30,17 +30,17 @@ LONGEST = (
     "tests/proxy",
     "tests/policies",
 )
-"""What waits for servers, the longest first."""
+"""Tests that wait for servers, the longest first."""
 
 
 def unit(test: str) -> str:
-    """Return what a test is run together with: its folder where that shares servers, else its file."""
+    """Return the unit of a test: its directory if that shares servers, else its file."""
     file = test.partition("::")[0]
     return next((folder for folder in TOGETHER if _is_of(file, folder)), file) if file not in ALONE else file
 
 
 def place(test: str) -> int:
-    """Return when a test comes: first what takes longest, so that no process is left with it at the end."""
+    """Return the position of a test. The longest come first, so that no process runs them alone at the end."""
     file = test.partition("::")[0]
     return next((rank for rank, path in enumerate(LONGEST) if _is_of(file, path)), len(LONGEST))
 
@@ -49,8 +49,8 @@ def _is_of(file: str, path: str) -> bool:
     return PurePosixPath(file).is_relative_to(path)
 
 
-class Units(LoadFileScheduling):  # type: ignore[misc]  # it has no types
-    """Gives each process of pytest a unit, and the next one when it is nearly through."""
+class Units(LoadFileScheduling):  # type: ignore[misc]  # It has no types.
+    """Gives each process of pytest a unit, and the next one when it has nearly finished."""
 
     def _split_scope(self, nodeid: str) -> str:
         return unit(nodeid)

@@ -10,7 +10,7 @@ _BLOCK = re.compile(r"(<!-- not run: [^\n]+ -->\n\n)?^```(\w+)\n(.*?)^```$", re.
 
 @dataclass(frozen=True)
 class Example:
-    """A block of a page; `shown` is the output below it."""
+    """A block of a page. `shown` is the output below it."""
 
     language: str
     text: str

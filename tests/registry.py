@@ -13,7 +13,7 @@ from rollout import tools
 
 @contextmanager
 def registry(folder: Path) -> Iterator[str]:
-    """Run an empty registry as long as the block lasts; its host and port."""
+    """Run an empty registry as long as the block lasts, and yield its host and port."""
     log = folder / "registry.log"
     with log.open("w") as file:
         command: list[str | Path] = [tools.path(tools.CRANE), "registry", "serve", "--address", "127.0.0.1:0"]

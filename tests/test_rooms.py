@@ -1,4 +1,4 @@
-"""No file imports in a circle, and packages import only what the table in CONTRIBUTING.md names for them."""
+"""No file imports in a circle, and packages import only the packages in the table of CONTRIBUTING.md."""
 
 import ast
 import re
@@ -11,19 +11,18 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ABOVE = {"contracts": "contracts", "service": "service", "proxy": "proxy", "client": "client"}
-"""Packages of their own lie in a folder of this name: their modules are named without it."""
+"""Directories of separately installed packages, which are not part of their modules' names."""
 ROW = re.compile(r"^\| `([\w/.]+)` \| [^|]+ \|([^|]*)\|$", re.MULTILINE)
 
 
 @cache
 def parsed(file: Path) -> ast.Module:
-    """Return the syntax tree of a file."""
     return ast.parse(file.read_text("utf-8"))
 
 
 @cache
 def files() -> dict[str, Path]:
-    """Return every module of the product by its name; tests are left out."""
+    """Return every module of the product by its name, without tests."""
     found = {}
     for file in ROOT.rglob("*.py"):
         path = file.relative_to(ROOT)
@@ -38,7 +37,6 @@ def files() -> dict[str, Path]:
 
 
 def imported(name: str, file: Path) -> Iterator[str]:
-    """Yield the product's modules that a module imports, anywhere in it."""
     package = name if file.name == "__init__.py" else name.rpartition(".")[0]
     for node in ast.walk(parsed(file)):
         if isinstance(node, ast.Import):
@@ -57,7 +55,7 @@ def _module(name: str) -> str | None:
 
 @cache
 def graph() -> dict[str, set[str]]:
-    """Return what each module imports: once, and not while tests are collected."""
+    """Return the imports of each module. Cached, so that collecting tests stays fast."""
     return {name: set(imported(name, file)) for name, file in files().items()}
 
 
@@ -70,7 +68,7 @@ def packages() -> dict[str, set[str]]:
 
 @cache
 def package_of(module: str) -> str:
-    """Return the innermost package of the table that a module lies in."""
+    """Return the innermost package of the table that contains a module."""
     path = PurePosixPath(files()[module].relative_to(ROOT))
     return max((package for package in packages() if path.is_relative_to(package)), key=len, default="")
 
@@ -83,7 +81,7 @@ def test_no_files_import_each_other_in_a_circle() -> None:
 
 
 def test_no_import_hides_in_a_text() -> None:
-    """Whatever is imported by a name that is computed could close a circle that no reader, and no test, sees."""
+    """An import by a computed name could close a circle that no reader or test notices."""
     hidden = re.compile(r"\b(import_module|__import__|run_module|run_path)\b")
     assert [name for name, file in files().items() if hidden.search(file.read_text("utf-8"))] == []
 

@@ -1,4 +1,4 @@
-"""A run of the tests: what is left out is named, `make test-all` has more, and who shares servers shares a process."""
+"""A run of the tests names skipped tests, `make test-all` has more, and tests with shared servers share a process."""
 
 import os
 import shutil
@@ -35,27 +35,27 @@ from hypothesis import given, strategies
 
 from tests.counts import examples
 
-asked = []
+drawn = []
 
 @examples(80)
 @given(strategies.integers())
 def test_property(number):
-    asked.append(number)
+    drawn.append(number)
 
 @pytest.mark.thorough
 def test_thorough():
     pass
 
 def test_count():
-    print("asked", len(asked))
+    print("drawn", len(drawn))
 """
 
 
 def run(folder: Path, text: str, *options: str) -> "subprocess.CompletedProcess[str]":
-    """Run the tests of a text by this project's rules."""
+    """Run the tests in a text with this project's hooks."""
     (folder / "test_it.py").write_text(text)
     command = [sys.executable, "-m", "pytest", "-p", "xdist", "-p", "no:cacheprovider", "-p", "tests.conftest"]
-    environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)}  # they take seconds
+    environment = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)}  # Plugins take seconds.
     words = [*command, *options, str(folder / "test_it.py")]
     return subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240, check=False)
 
@@ -81,8 +81,8 @@ def test_a_run_may_demand_that_nothing_is_left_out_but_what_it_names(
 ) -> None:
     done = run(tmp_path, PARTS, *options)
     assert (done.returncode != 0) == bool(failed), done.stdout
-    told = [line for line in done.stdout.splitlines() if line.startswith("FAILED ")]
-    assert [name for line in told for name in ("PULUMI", "TRITON") if name in line] == failed, done.stdout
+    failures = [line for line in done.stdout.splitlines() if line.startswith("FAILED ")]
+    assert [name for line in failures for name in ("PULUMI", "TRITON") if name in line] == failed, done.stdout
     assert done.stdout.count("left out, and this run allows none to be: NOT RUN: ") >= len(failed)
 
 
@@ -93,7 +93,7 @@ def test_a_test_that_is_left_out_in_silence_has_failed(tmp_path: Path) -> None:
 
 
 def test_ci_allows_the_engine_of_pulumi_alone_to_be_missing(tmp_path: Path) -> None:
-    """It is the one part that no package registry has."""
+    """It is the only part that no package registry has."""
     tools = tmp_path / "make"
     tools.write_text(f'#!/bin/sh\nexec {shutil.which("make")} --dry-run "$@"\n')
     tools.chmod(0o755)
@@ -105,16 +105,16 @@ def test_ci_allows_the_engine_of_pulumi_alone_to_be_missing(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("options", "ran", "asked"),
+    ("options", "ran", "drawn"),
     [((), "2 passed, 1 deselected", 10), (("--thorough",), "3 passed", 80)],
     ids=["test", "test-all"],
 )
 def test_thorough_tests_and_all_examples_are_for_test_all(
-    tmp_path: Path, options: tuple[str, ...], ran: str, asked: int
+    tmp_path: Path, options: tuple[str, ...], ran: str, drawn: int
 ) -> None:
     done = run(tmp_path, TIERS, "-rP", *options)
     assert ran in done.stdout, done.stdout
-    assert f"asked {asked}\n" in done.stdout
+    assert f"drawn {drawn}\n" in done.stdout
 
 
 def test_tests_that_share_servers_run_in_one_process() -> None:

@@ -1,6 +1,6 @@
 {{- /*
-Refuses two objects of one name, of which the second would replace the first, and pods that read a claim that does not
-exist, for which they would wait for ever.
+Refuses two objects with the same name, because the second would replace the first. Refuses pods with a claim that does
+not exist, because they would never start.
 */ -}}
 {{- define "tidegate.checks" -}}
 {{- $objects := list -}}
@@ -10,7 +10,7 @@ exist, for which they would wait for ever.
     {{- $object := fromYaml $document -}}
     {{- if $object.kind -}}
       {{- $id := printf "%s %s/%s" $object.apiVersion $object.kind $object.metadata.name -}}
-      {{- if hasKey $seen $id }}{{ fail (printf "these values make %s twice: two servers, pools, datasets or models have names that give it the same name" $id) }}{{ end -}}
+      {{- if hasKey $seen $id }}{{ fail (printf "these values create %s twice: rename one of the servers, pools, datasets or models that share this name" $id) }}{{ end -}}
       {{- $_ := set $seen $id true -}}
       {{- $objects = append $objects $object -}}
     {{- end -}}
@@ -22,21 +22,21 @@ exist, for which they would wait for ever.
 {{- range $object := $objects -}}
   {{- range $volume := dig "spec" "template" "spec" "volumes" list $object -}}
     {{- $claim := dig "persistentVolumeClaim" "claimName" "" $volume -}}
-    {{- if and $claim (not (hasKey $claims $claim)) }}{{ fail (printf "%s %s reads the claim %s, which neither datasets nor claims have" $object.kind $object.metadata.name $claim) }}{{ end -}}
+    {{- if and $claim (not (hasKey $claims $claim)) }}{{ fail (printf "%s %s reads the claim %s, but neither datasets nor claims has it" $object.kind $object.metadata.name $claim) }}{{ end -}}
   {{- end -}}
 {{- end -}}
 {{- end -}}
 
-{{- /* How many replicas. */ -}}
+{{- /* The number of replicas. */ -}}
 {{- define "tidegate.replicas" -}}
 {{- with .autoscaling -}}
-{{ .min }} to {{ .max }} replicas, {{ ternary "by CPU use" "by what waits in queues" (eq .kind "cpu") }}
+{{ .min }} to {{ .max }} replicas, {{ ternary "by CPU use" "by queue length" (eq .kind "cpu") }}
 {{- else -}}
 {{ .replicas }} {{ ternary "replica" "replicas" (eq (int .replicas) 1) }}
 {{- end -}}
 {{- end -}}
 
-{{- /* What a replica runs on. */ -}}
+{{- /* The device of a replica. */ -}}
 {{- define "tidegate.device" -}}
 {{- if eq .kind "cpu" -}}
 CPU
@@ -52,13 +52,13 @@ share of a GPU by {{ .kind }}
 {{- with .product }} of {{ . }}{{ end -}}
 {{- end -}}
 
-{{- /* Where a dataset is. */ -}}
+{{- /* The source of a dataset. */ -}}
 {{- define "tidegate.source" -}}
 {{- if eq .kind "csi" -}}
 {{ .driver }} {{ .volumeHandle }}
 {{- else if eq .kind "nfs" -}}
 NFS {{ .server }}:{{ .path }}
 {{- else -}}
-folder {{ .path }} of the node
+directory {{ .path }} of the node
 {{- end -}}
 {{- end -}}

@@ -1,4 +1,4 @@
-"""Grafana's dashboards of an environment, or of all: JSON files, as Grafana 11 and later export them."""
+"""The Grafana dashboards of one environment or all: JSON files in the format of Grafana 11 and later."""
 
 import json
 from dataclasses import dataclass
@@ -17,18 +17,17 @@ class Dashboard:
 
     @cached_property
     def content(self) -> dict[str, Any]:
-        """The dashboard for any namespace; do not change it."""
+        """The dashboard for any namespace. Do not change the result: it is cached."""
         read: dict[str, Any] = json.loads(Path(__file__).with_name(f"{self.name}.json").read_text("utf-8"))
         return read
 
     @property
     def title(self) -> str:
-        """Its title, without the prefix that all have."""
+        """Its title without the common prefix."""
         return str(self.content["title"]).removeprefix(_TITLE)
 
     @property
     def description(self) -> str:
-        """What it is for."""
         return str(self.content["description"])
 
     @property
@@ -37,9 +36,9 @@ class Dashboard:
         return [panel for panel in self.content["panels"] if panel["type"] != "row"]
 
     def written(self, namespace: str | None = None) -> str:
-        """Return the dashboard as JSON: for any namespace, or with one chosen.
+        """Return the dashboard as JSON, for any namespace or a given one.
 
-        Only the first has an identifier: Grafana replaces a dashboard by another with the same one.
+        Only the first has a uid, because Grafana replaces a dashboard by another one with the same uid.
         """
         made = dict(self.content)
         if namespace is not None:

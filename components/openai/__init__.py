@@ -1,1 +1,1 @@
-"""What the components know of servers that speak OpenAI's HTTP API."""
+"""The components of servers with the OpenAI HTTP API."""

@@ -1,6 +1,6 @@
-"""The engines behind OpenAI's API: how each is started, told its model, probed and measured.
+"""The engines behind the OpenAI API: command, model, probes and metrics of each.
 
-Their options and variables are documented by each of them; those of Dynamo are as version 1.4 has them.
+Their options and variables are in their own documentation. Those of Dynamo are for version 1.4.
 """
 
 from collections.abc import Callable
@@ -35,20 +35,20 @@ _IN_THE_POD: Final = {
     "DYN_DISCOVERY_BACKEND": "file",
     "DYN_FILE_KV": "/tmp/dynamo",
     "DYN_TCP_RPC_HOST": "127.0.0.1",
-    "DYN_TCP_RESPONSE_STREAM_HOST": "lo",  # an interface
+    "DYN_TCP_RESPONSE_STREAM_HOST": "lo",  # A network interface.
     **dynamo.MESSAGES,
 }
-"""A frontend and its worker find each other in a folder of their pod, unless frontends are shared."""
+"""A frontend and its worker find each other in a directory of their pod, unless frontends are shared."""
 
 
 class EngineSpec:
-    """The model that a pool serves: under which name, and what its engine loads."""
+    """The model of a pool: its served name, and the files that its engine loads."""
 
     def __init__(self, name: str, folder: str, server: ServerArgs, settings: EngineSettings) -> None:
         self.name, self._folder, self._server, self._settings = name, folder, server, settings
 
     def loaded(self, make: Callable[[str], Made]) -> Made | None:
-        """Return what `make` makes of what the engine loads: a folder, a URL, or what is said in place of both."""
+        """Return the result of `make` for the model's directory or URL, or for `source` of the settings."""
 
         def of_repository() -> Made | None:
             return repository_root(self._server, openai.REPOSITORY_ROOT, lambda root: make(f"{root}/{self._folder}"))
@@ -56,7 +56,7 @@ class EngineSpec:
         return either(self._settings.source, make, of_repository)
 
     def streamed(self, make: Callable[[], Made]) -> Made | None:
-        """Return what `make` makes where it lies in object storage."""
+        """Return the result of `make` if the model is in object storage."""
 
         def of_repository() -> Made | None:
             return of_kind(self._server.repository, ObjectStoreRepositoryArgs, lambda _: make())
@@ -67,7 +67,7 @@ class EngineSpec:
 def of_model(
     pool: PoolArgs, server: ServerArgs, settings: EngineSettings, make: Callable[[EngineSpec], Made]
 ) -> list[Made]:
-    """Return what `make` makes of the model of a pool: there is one, of one version at the most."""
+    """Return the result of `make` for the model of a pool, which has at most one version."""
 
     def served(name: str, folder: str) -> list[Made]:
         return [make(EngineSpec(name, folder, server, settings))]
@@ -88,21 +88,20 @@ def of_model(
 class Engine:
     """An engine that serves the API itself, and takes all settings as arguments.
 
-    Its methods may be handed placeholders.
+    The arguments of its methods may be placeholders.
     """
 
     settings: type[EngineSettings]
-    port = ("http", openai.HTTP_PORT)  # Name and number of the port at which its probes are.
-    words: list[str] | None = None  # Of its command.
+    port = ("http", openai.HTTP_PORT)  # Name and number of the port for its probes.
+    words: list[str] | None = None  # The words of its command.
     places = ("/health", "/health")  # It listens once its model is loaded.
     metrics_place = "/metrics"
 
     def command(self, it: Any) -> list[str] | None:  # noqa: ARG002
-        """Return its command; that of its image without one."""
+        """Return its command, or None for that of its image."""
         return self.words
 
     def arguments(self, it: Any, served: EngineSpec) -> list[str]:
-        """Return its arguments."""
         raise NotImplementedError
 
     def variables(self, it: Any, served: EngineSpec) -> Variables:  # noqa: ARG002
@@ -110,20 +109,20 @@ class Engine:
         return None
 
     def paths(self, it: Any) -> tuple[str, str]:  # noqa: ARG002
-        """Return where it answers for as long as it is not hung, and where once its model is loaded."""
+        """Return the paths of the liveness probe and of the readiness probe."""
         return self.places
 
     def metrics(self, it: Any, make: Callable[[list[str]], Made]) -> Made | None:  # noqa: ARG002
-        """Return what `make` makes of the addresses of its metrics, within its pod."""
+        """Return the result of `make` for the URLs of its metrics within its pod."""
         return make([_address(self.metrics_place)])
 
     def frontends(self, it: Any, pool: PoolContext) -> list[k8s.core.v1.ContainerArgs] | None:  # noqa: ARG002
-        """Return what runs before it in its pod, and speaks the API."""
+        """Return the containers in front of it in its pod, which serve the API."""
         return None
 
 
 class _Vllm(Engine):
-    """vLLM; what lies in object storage it reads by Run:ai's streamer."""
+    """vLLM. It reads models in object storage with Run:ai's streamer."""
 
     settings = VllmSettings
     words = ["vllm", "serve"]  # noqa: RUF012
@@ -157,7 +156,7 @@ class _Sglang(Engine):
 
 
 class _Nim(Engine):
-    """NIM, which is told most by its environment."""
+    """NIM, which takes most settings as environment variables."""
 
     settings = NimSettings
     places = ("/v1/health/live", "/v1/health/ready")
@@ -176,7 +175,7 @@ class _Nim(Engine):
 
 
 class _Custom(Engine):
-    """Whatever else speaks the API."""
+    """Any other engine with the API."""
 
     settings = CustomSettings
 
@@ -202,7 +201,7 @@ class _Custom(Engine):
 
 
 class _Dynamo(Engine):
-    """Dynamo: a worker, and the frontend beside it, which ends after it: so that streams in flight have their end."""
+    """Dynamo: a worker, and a frontend in the same pod, which stops after it so that streams in flight can end."""
 
     settings = DynamoSettings
     port = ("system", dynamo.SYSTEM_PORT)
@@ -232,8 +231,8 @@ class _Dynamo(Engine):
         )
 
     def variables(self, it: DynamoSettings, served: EngineSpec) -> Variables:  # noqa: ARG002
-        # Workers on a GPU cut what is in flight once this time is over, and not before: Dynamo 1.4.2,
-        # dynamo/common/utils/graceful_shutdown.py. The mocker by itself ends when nothing is.
+        # Workers on a GPU cut requests in flight after this time, and not before: Dynamo 1.4.2,
+        # dynamo/common/utils/graceful_shutdown.py. The mocker exits by itself when no request is in flight.
         grace = if_true(equals(it.worker, "mocker"), lambda: "0", lambda: f"{it.exit_timeout_seconds}")
         found = either(
             it.frontends,
@@ -251,7 +250,7 @@ class _Dynamo(Engine):
         return joined(found, more)
 
     def metrics(self, it: DynamoSettings, make: Callable[[list[str]], Made]) -> Made | None:
-        of_engine = _address("/metrics", dynamo.SYSTEM_PORT)  # the worker has those of its engine
+        of_engine = _address("/metrics", dynamo.SYSTEM_PORT)  # The worker exports those of its engine.
         return either(it.frontends, lambda _: make([of_engine]), lambda: make([_address("/metrics"), of_engine]))
 
     def frontends(self, it: DynamoSettings, pool: PoolContext) -> list[k8s.core.v1.ContainerArgs] | None:
@@ -274,7 +273,7 @@ class _Dynamo(Engine):
                 restart_policy="Always",
                 resources=pods.container_resources(it.frontend_resources, _DISK),
                 startup_probe=pods.http_probe("/live", "http", 1, failures=120),
-                # It is well without any worker, and has no model then; below that, at /ready, some say no with 200.
+                # It is live without any worker, but then it has no model. Not /ready, which can fail with status 200.
                 readiness_probe=pods.http_probe(f"/v1/models/{served.name}", "http", 5, failures=3),
                 liveness_probe=pods.http_probe("/live", "http", 10, failures=6, timeout_seconds=10),
                 volume_mounts=mounts(server, openai.REPOSITORY_ROOT),
@@ -283,7 +282,7 @@ class _Dynamo(Engine):
 
 
 def by_engine(settings: EngineSettings, make: Callable[[Engine, Any], Made | None]) -> Made | None:
-    """Return what `make` makes of the chosen engine and its settings."""
+    """Return the result of `make` for the chosen engine and its settings."""
     return of_kinds(settings, {engine.settings: partial(make, engine) for engine in _ENGINES})
 
 

@@ -1,4 +1,4 @@
-"""Frontends of Dynamo that all workers of a server share: they find each other through Kubernetes."""
+"""Dynamo frontends that all workers of a server share. They find each other through Kubernetes."""
 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar, cast
@@ -20,34 +20,34 @@ from ..values import each, either, joined, merged, none_if_empty, of_kind, total
 from .relay import HOME, relay
 
 Made = TypeVar("Made")
-_DISK = "1Gi"  # For the log, and what it fetches of models' tokenizers.
+_DISK = "1Gi"  # For the log, and the tokenizers of models that it fetches.
 _MIGRATIONS = 3
-"""So often a request goes on at another worker when its own is gone; Dynamo does that for none by default."""
+"""How often a request can move to another worker when its worker is gone. Dynamo's default is never."""
 NAMESPACE: Final = "$(POD_SERVER)_$(POD_POOL)"
-"""Dynamo's own of a worker: those of one share their calls, whatever their models are. Kubernetes fills it in from the
-pod's labels; no server has an underscore in its name."""
+"""Dynamo's namespace of a worker. Workers of one namespace share their calls, whatever their models are. Kubernetes
+fills it in from the pod's labels. Server names have no underscore."""
 _SETTLED_SECONDS = 10
-"""A new frontend knows all workers by then, and only then an old one goes."""
+"""Time in which a new frontend finds all workers, before an old one stops."""
 
 
 def shared(server: Any, make: Callable[[Frontends], Made], otherwise: Callable[[], Any] = lambda: None) -> Any:
-    """Return what `make` makes of the frontends that a server's workers share, else what `otherwise` makes."""
+    """Return the result of `make` for a server's shared frontends, or that of `otherwise` if it has none."""
     return of_kind(server.openai, DynamoSettings, lambda it: either(it.frontends, make, otherwise), otherwise)
 
 
 def service_of(server: Any, pool: PoolArgs, make: Callable[[str], str]) -> str:
-    """Return what `make` makes of the name of the Service that answers the calls of a pool: frontends, or its own."""
+    """Return the result of `make` for the name of the Service for a pool's calls: the frontends', or the pool's."""
     own = pool_headless_name(server.name, pool.name)
     return cast("str", shared(server, lambda _: make(f"{server.name}-{FRONTENDS}"), lambda: make(own)))
 
 
 def volumes(server: Any) -> list[Any] | None:
-    """Return the volume with the token of the cluster's API, where frontends are shared."""
+    """Return the volume with the token for the Kubernetes API, if frontends are shared."""
     return cast("list[Any] | None", shared(server, lambda _: [dynamo.TOKEN]))
 
 
 def mounts(server: Any) -> list[k8s.core.v1.VolumeMountArgs] | None:
-    """Return its mount, for a container that asks the API."""
+    """Return the mount of that volume, for a container that uses the API."""
     return cast(
         "list[k8s.core.v1.VolumeMountArgs] | None",
         shared(server, lambda _: [pods.mount(str(dynamo.TOKEN["name"]), dynamo.TOKEN_ROOT)]),
@@ -55,7 +55,7 @@ def mounts(server: Any) -> list[k8s.core.v1.VolumeMountArgs] | None:
 
 
 def discovery(values: dict[str, str]) -> list[k8s.core.v1.EnvVarArgs]:
-    """Return the variables of a frontend or a worker that asks the API: who it is, and `values`."""
+    """Return the variables of a frontend or a worker that uses the API: its identity, and `values`."""
     fields = {f"POD_{field.upper()}": f"metadata.{field}" for field in ("name", "namespace", "uid")}
     fields |= {"POD_SERVER": f"metadata.labels['{SERVER}']", "POD_POOL": f"metadata.labels['{POOL}']"}
     return joined(
@@ -71,7 +71,7 @@ def discovery(values: dict[str, str]) -> list[k8s.core.v1.EnvVarArgs]:
 
 
 class OpenaiFrontends(pulumi.ComponentResource):
-    """A Deployment of Dynamo's frontends with its Service, budget and boundary, and the Role that finds workers."""
+    """A Deployment of Dynamo frontends with its Service, budget, network policies, and Role for finding workers."""
 
     def __init__(
         self,
@@ -84,7 +84,6 @@ class OpenaiFrontends(pulumi.ComponentResource):
         mesh: Mesh | None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """Declare the frontends of a server."""
         super().__init__("tidegate:components:OpenaiFrontends", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         selector = naming.pool_selector(server.kind, server.name, FRONTENDS)
@@ -148,9 +147,9 @@ def _boundary(
     selector: Texts,
     opts: pulumi.ResourceOptions,
 ) -> list[pulumi.Resource]:
-    """Let frontends come to every port of the server's pods, for those of events are random, and workers to one."""
+    """Let frontends connect to every port of the server's pods, because event ports are random, and workers to one."""
     every = {"app.kubernetes.io/instance": naming.environment, SERVER: server.name}
-    answers, all_ports = [{"protocol": "TCP", "port": dynamo.RESPONSE_PORT}], [{"protocol": "TCP"}]
+    responses, all_ports = [{"protocol": "TCP", "port": dynamo.RESPONSE_PORT}], [{"protocol": "TCP"}]
 
     def policy(suffix: str, these: Texts, others: Texts, ingress: list[Any], egress: list[Any]) -> pulumi.Resource:
         peer: Any = [{"podSelector": {"matchLabels": others}}]
@@ -167,8 +166,8 @@ def _boundary(
         )
 
     return [
-        policy(FRONTENDS, selector, every, answers, all_ports),
-        policy("workers", every, selector, all_ports, answers),
+        policy(FRONTENDS, selector, every, responses, all_ports),
+        policy("workers", every, selector, all_ports, responses),
     ]
 
 
@@ -182,7 +181,7 @@ def _pod(
         node_selector=none_if_empty(frontends.node_selector),
         tolerations=each(frontends.tolerations, pods.toleration),
         topology_spread_constraints=pods.spread_over_nodes(selector),
-        # The pause before SIGTERM, then what streams in flight may take, then a margin.
+        # The pause before SIGTERM, then the time of streams in flight, then a margin.
         termination_grace_period_seconds=total(exit_seconds, GRACE_SECONDS),
         init_containers=[relay(server, every_pod, [f"http://127.0.0.1:{openai.HTTP_PORT}/metrics"])],
         containers=[
@@ -205,7 +204,7 @@ def _pod(
                 command=["python3", "-m", dynamo.FRONTEND],
                 args=joined([f"--http-port={openai.HTTP_PORT}"], frontends.extra_arguments),
                 resources=pods.container_resources(it.frontend_resources, _DISK),
-                # Of models it is asked by the proxies, one by one: it is well without any worker.
+                # It is ready without any worker, because the proxies check each model.
                 startup_probe=pods.http_probe("/live", "http", 1, failures=120),
                 readiness_probe=pods.http_probe("/live", "http", 5, failures=3),
                 liveness_probe=pods.http_probe("/live", "http", 10, failures=6, timeout_seconds=10),

@@ -1,4 +1,4 @@
-"""A pool of engines that speak OpenAI's HTTP API: replicas of one model."""
+"""A pool of engines with the OpenAI HTTP API: replicas of one model."""
 
 from typing import Any, cast
 
@@ -19,15 +19,14 @@ from .engines import Engine, EngineSpec, by_engine, of_model
 from .relay import HOME, relay
 from .series import RUNNING, WAITING, mean_of_all_pods, most_of_a_pod
 
-_FULL_PERCENT = "91"  # The HPA controller lets pass what is a tenth more: so replicas that are full want no other one.
-_MINUTES_OF_AN_HOUR = 55  # That Prometheus has seen: a gap of five does not show there.
+_FULL_PERCENT = "91"  # The HPA controller tolerates a tenth more, so full replicas do not request another one.
+_MINUTES_OF_AN_HOUR = 55  # Minutes of an hour for which Prometheus must have data. It bridges gaps of five minutes.
 
 
 class OpenaiPool(pulumi.ComponentResource):
     """A StatefulSet of engines with its Services, budget and autoscaler."""
 
     def __init__(self, name: str, pool: PoolContext, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Declare a pool of a server."""
         super().__init__("tidegate:components:OpenaiPool", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         args, server = pool.args, cast("OpenaiServerArgs", pool.server)
@@ -45,7 +44,7 @@ class OpenaiPool(pulumi.ComponentResource):
                 ),
             ),
         )
-        # By number: what the port is called, the container of a frontend may say.
+        # By number, because the container of a frontend may name the port.
         ports = frontends.shared(
             server,
             lambda _: [pods.service_port("system", dynamo.SYSTEM_PORT, dynamo.SYSTEM_PORT)],
@@ -66,13 +65,14 @@ class OpenaiPool(pulumi.ComponentResource):
 def _triggers(server: OpenaiServerArgs, metadata: Any, scaling: QueueScaling) -> list[dict[str, Any]]:
     of_pods = f'namespace="{metadata.namespace}",pod=~"{metadata.name}-[0-9]+"'
 
-    def asked(waiting: tuple[str, ...], running: tuple[str, ...], otherwise: str = "") -> list[dict[str, Any]]:
-        # Replicas that are enough have no queue, and would go for want of one: so many stay as hold what runs, each
-        # the most that one has held of late. Where nothing is known to have waited for an hour, that is not the most.
+    def queries(waiting: tuple[str, ...], running: tuple[str, ...], otherwise: str = "") -> list[dict[str, Any]]:
+        # Enough replicas have no queue, and a query of the queue alone would remove them. So as many replicas stay as
+        # the running requests need, if each runs as many as any replica did in the last hour. If no request waited
+        # during that hour, that number is not the maximum of a replica.
         most = f"clamp_min({most_of_a_pod(running, of_pods, '[1h]')}, 1)"
         none = f"(({most_of_a_pod(waiting, of_pods, '[1h]')}) == bool 0)"
-        told = " or ".join(f"count({name}{{{of_pods}}})" for name in waiting)
-        is_known = f"(count_over_time(({told})[1h:1m]) >= bool {_MINUTES_OF_AN_HOUR})"
+        exported = " or ".join(f"count({name}{{{of_pods}}})" for name in waiting)
+        is_known = f"(count_over_time(({exported})[1h:1m]) >= bool {_MINUTES_OF_AN_HOUR})"
         held = f"100 * ({mean_of_all_pods(running, of_pods, '[2m]')}) / {most} * (1 - {none} * {is_known})"
         waits = mean_of_all_pods(waiting, of_pods, "[2m]")
         return [
@@ -83,9 +83,9 @@ def _triggers(server: OpenaiServerArgs, metadata: Any, scaling: QueueScaling) ->
     return of_kind(
         server.openai,
         CustomSettings,
-        lambda it: asked((it.waiting_metric,), (it.running_metric,)),
-        # None where an engine was not called yet, which may have no series of it.
-        lambda: asked(WAITING, RUNNING, f" or 0 * sum(tidegate_engine_up{{{of_pods}}} == 1)"),
+        lambda it: queries((it.waiting_metric,), (it.running_metric,)),
+        # An engine may have no series before its first call.
+        lambda: queries(WAITING, RUNNING, f" or 0 * sum(tidegate_engine_up{{{of_pods}}} == 1)"),
     )
 
 
@@ -100,14 +100,14 @@ def _engine(
         pool.server.image,
         pool.every_pod,
         {port: number},
-        joined(pods.variables(HOME), placement.variables, engine.variables(it, served), server_pool.said_variables(it)),
+        joined(pods.variables(HOME), placement.variables, engine.variables(it, served), server_pool.own_variables(it)),
         command=engine.command(it),
         args=none_if_empty(engine.arguments(it, served)),
         resources=placement.resources(args.resources, args.scratch),
-        # A probe every ten seconds, for as long as loading may take: that is told from being hung.
+        # A probe every ten seconds for startupSeconds, so that loading does not count as a hang.
         startup_probe=pods.http_probe(ready, port, 10, failures=quotient(args.startup_seconds, 10)),
         readiness_probe=pods.http_probe(ready, port, 5, failures=3),
-        # Patient: a long prompt can hold up the answer.
+        # A long timeout, because a long prompt can delay the response.
         liveness_probe=pods.http_probe(live, port, 10, failures=6, timeout_seconds=10),
         lifecycle=pods.pre_stop(),
         volume_mounts=joined(server_pool.mounts(pool.server, openai.REPOSITORY_ROOT), frontends.mounts(pool.server)),
@@ -115,7 +115,7 @@ def _engine(
 
 
 def _sidecars(pool: PoolContext, engine: Engine, it: Any) -> list[k8s.core.v1.ContainerArgs] | None:
-    """Return what runs beside an engine, and ends after it."""
+    """Return the sidecars of an engine, which stop after it."""
     found: list[k8s.core.v1.ContainerArgs] | None = none_if_empty(
         joined(
             engine.frontends(it, pool),

@@ -1,4 +1,4 @@
-"""What runs beside an engine, in its image: the relay that hands its metrics out."""
+"""The relay, a sidecar in the engine's image that exports the engine's metrics."""
 
 from pathlib import Path
 from typing import Final
@@ -14,13 +14,13 @@ from ..args import ServerArgs
 from ..gpu_placement import NO_GPU
 
 HOME: Final = {"HOME": "/tmp", "USER": "engine"}
-"""The root file system is read-only, so home is elsewhere; and the user's number has a name in no image."""
+"""The root file system is read-only, so home is /tmp. No image has a name for the user's number."""
 PROGRAM: Final = Path(__file__).with_name("relay_program.py").read_text("utf-8")
 _RESOURCES, _DISK = Resources(cpu="10m", memory="64Mi"), "64Mi"
 
 
 def relay(server: ServerArgs, every_pod: Pods, addresses: list[str]) -> k8s.core.v1.ContainerArgs:
-    """Return the container that hands an engine's metrics to Prometheus, which may not reach the API's own port."""
+    """Return the container that exports an engine's metrics. Prometheus must not reach the port of the API."""
     return pods.container(
         "metrics",
         server.image,

@@ -1,4 +1,4 @@
-"""Hands an engine's metrics to Prometheus at a port of its own, and nothing else of what the engine answers.
+"""Export an engine's metrics on a separate port, and nothing else of the engine.
 
 It runs in the engine's image. Arguments: the address to listen on, such as :8002, then the URLs of the metrics.
 """
@@ -10,16 +10,16 @@ from urllib.request import ProxyHandler, build_opener
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers /metrics, and every other path, such as a probe's, with nothing."""
+    """Returns metrics for /metrics, and an empty response for all other paths, such as that of a probe."""
 
     def do_GET(self) -> None:
-        """Answer with 200: an engine that is still loading has no metrics, and is no target that is down."""
+        """Return 200 always: an engine that still loads has no metrics, but it is not a target that is down."""
         up, parts = 1, list[bytes]()
         if self.path == "/metrics":
             for url in sys.argv[2:]:
                 try:
-                    with build_opener(ProxyHandler({})).open(url, timeout=4) as answer:
-                        parts.append(answer.read())
+                    with build_opener(ProxyHandler({})).open(url, timeout=4) as response:
+                        parts.append(response.read())
                 except (OSError, HTTPException):
                     up = 0
             parts.append(b"# TYPE tidegate_engine_up gauge\ntidegate_engine_up %d\n" % up)
@@ -29,7 +29,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"\n".join(parts))
 
     def log_message(self, *_: object) -> None:
-        """Log no request."""
+        """Do not log requests."""
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""What the components know of Triton."""
+"""The components of Triton servers."""

@@ -1,4 +1,4 @@
-"""A pool of Tritons: replicas on one kind of slice, and beside each on-demand one its eviction policy."""
+"""A pool of Triton servers: replicas on one kind of slice, each with an eviction policy if it loads on demand."""
 
 from collections.abc import Callable
 from functools import partial
@@ -37,17 +37,17 @@ Made = TypeVar("Made")
 
 _STARTED = "/tmp/started"
 _NO_ROOM = 'type="busy",reason=~"no-room|queued|queue-full"'
-"""What proxies count of calls that another replica would have had room for."""
+"""The labels of busy calls, in metrics of proxies, that another replica could have served."""
 _NEVER_REACHED = "1000000"
-_FULL_PERCENT = "90"  # The HPA controller lets pass what is a tenth more, and a first load takes a margin.
-# Without a secret Triton would be open to all clients: rather no Triton. With a policy it is there: the kubelet
-# starts Triton only after the policy's start-up probe has passed. Nobody needs the control protocols of a server that
-# polls: its secret is forgotten as soon as it is made.
+_FULL_PERCENT = "90"  # The HPA controller tolerates a tenth more, and a first load needs a margin.
+# Without a secret Triton would be open to all clients, so it must not start. With a policy the secret exists, because
+# the kubelet starts Triton after the policy's startup probe has passed. Clients do not need the control protocols of a
+# server that polls, so its random secret is not stored.
 _WITH_POLICY = f'secret=$(cat "{eviction_process.CONTROL_SECRET_FILE}") && [ -n "$secret" ]'
 _WITHOUT_POLICY = "secret=$(head -c 32 /dev/urandom | base64 | tr -d '\\n') && [ -n \"$secret\" ]"
-# What a model has leaked comes back only with the process: where the policy asks for that, Triton ends as on SIGTERM,
-# and the kubelet starts it anew. What was asked of the process before is older than the mark.
-# Not by its own number, which a shell calls $$: Kubernetes makes one $ of two, in commands too.
+# Leaked memory returns only when the process ends. If the policy requests it, this sends SIGTERM to Triton, and the
+# kubelet restarts it. A request for the previous process is older than the mark.
+# The shell cannot use its process id $$, because Kubernetes turns $$ into $ in commands.
 _UNTIL_RECYCLED = (
     f'touch {_STARTED} && {{ sh -c \'until [ "{eviction_process.RECYCLE_FILE}" -nt {_STARTED} ];'
     ' do kill -0 "$PPID" && sleep 2 || exit; done; kill -TERM "$PPID"\' > /dev/null 2>&1 & }'
@@ -57,7 +57,7 @@ _UNTIL_RECYCLED = (
 def _serve(restricted: tuple[str, ...]) -> str:
     protocols = ",".join(restricted)
     return (
-        # The Python backend of a process before that was killed has left some here, for the volume outlives it.
+        # Remove files of the Python backend of a killed process, because the volume outlives the process.
         "rm -f /dev/shm/triton_python_backend_shm_region_*"
         ' && exec tritonserver "$@"'
         f' "--http-restricted-api={protocols}:{triton.RESTRICTED_KEY}=$secret"'
@@ -65,15 +65,15 @@ def _serve(restricted: tuple[str, ...]) -> str:
     )
 
 
-_WHEN_TOLD = " && ".join((_WITH_POLICY, _UNTIL_RECYCLED, _serve(triton.RESTRICTED_PROTOCOLS)))
-_BY_ITSELF = " && ".join((_WITHOUT_POLICY, _serve(triton.POLLING_RESTRICTED_PROTOCOLS)))
+_ON_DEMAND = " && ".join((_WITH_POLICY, _UNTIL_RECYCLED, _serve(triton.RESTRICTED_PROTOCOLS)))
+_POLLING = " && ".join((_WITHOUT_POLICY, _serve(triton.POLLING_RESTRICTED_PROTOCOLS)))
 
 
 class TritonPool(pulumi.ComponentResource):
-    """A StatefulSet of Tritons with its Services, budget and autoscaler."""
+    """A StatefulSet of Triton servers with its Services, budget and autoscaler."""
 
     def __init__(self, name: str, pool: PoolContext, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Declare a pool of a server; pods stay out of the mesh, where there is one."""
+        """Declare a pool of a server. Its pods stay out of the mesh."""
         super().__init__("tidegate:components:TritonPool", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         args, naming, server = pool.args, pool.naming, cast("TritonServerArgs", pool.server)
@@ -93,33 +93,33 @@ class TritonPool(pulumi.ComponentResource):
 
 def _triggers(pool: PoolContext, metadata: Any, scaling: QueueScaling) -> list[dict[str, Any]]:
     of_pods = f'namespace="{metadata.namespace}",pod=~"{metadata.name}-[0-9]+"'
-    # The policy's own questions are no calls: a pool that nobody calls would never be idle.
+    # The policy's own requests do not count: with them a pool without callers would never be idle.
     of_calls = f'{of_pods},model!="{triton.MEMORY_MODEL}"'
-    # What is told all the time, whether anybody calls or not.
+    # Series that are exported all the time, with or without calls.
     by_proxies = f'tidegate_proxy_in_flight{{namespace="{metadata.namespace}"}}'
     by_triton = f"nv_pinned_memory_pool_total_bytes{{{of_pods}}}"
     known = _known(by_proxies, by_triton, f"tidegate_eviction_triton_up{{{of_pods}}}")
 
     def at_server(make: Callable[[str], Made]) -> Made:
-        """Return what `make` makes of the labels by which proxies tell of this pool's server."""
+        """Return the result of `make` for the labels of this pool's server in metrics of proxies."""
         return external_name(pool.server, lambda server: make(f'namespace="{metadata.namespace}",server="{server}"'))
 
     def at_proxies(make: Callable[[str], Made]) -> Made:
-        """Return what `make` makes of the labels by which proxies tell of this pool."""
+        """Return the result of `make` for the labels of this pool in metrics of proxies."""
         return at_server(lambda labels: external_name(pool.args, lambda name: make(f'{labels},pool="{name}"')))
 
     return joined(
         [
-            # Mean time in the queue of a request of the last two minutes, in milliseconds.
+            # Mean queue time of the requests of the last two minutes, in milliseconds.
             trigger(
                 scaling,
                 f"sum(rate(nv_inference_queue_duration_us{{{of_calls}}}[2m])) / 1000"
                 f" / clamp_min(sum(rate(nv_inference_request_success{{{of_calls}}}[2m])), 0.001)"
-                # None where no model was called yet, which Triton has no series of.
+                # Triton has no series before the first call of a model.
                 " or vector(0)",
                 f"{scaling.queue_milliseconds}",
             ),
-            # Calls of the last two minutes that found no room, in per cent of all.
+            # Calls of the last two minutes that were refused for lack of memory, in per cent of all.
             trigger(
                 scaling,
                 at_proxies(lambda labels: _busy(f"{labels},{_NO_ROOM}", of_calls)),
@@ -129,8 +129,8 @@ def _triggers(pool: PoolContext, metadata: Any, scaling: QueueScaling) -> list[d
         of_kind(
             pool.args.loading,
             OnDemand,
-            # What the models of the last two minutes take of memory, in per cent of what one replica has. One
-            # that finds no room is few of all calls where others are called all the time.
+            # Memory of the models used in the last two minutes, in per cent of one replica's. This also finds a
+            # starved model, whose calls are few among the calls of busy models.
             lambda _: [
                 trigger(
                     scaling,
@@ -143,7 +143,7 @@ def _triggers(pool: PoolContext, metadata: Any, scaling: QueueScaling) -> list[d
                     if_true(
                         scaling.min,
                         lambda: known,
-                        # A pool of none tells nothing, and nothing is missing: proxies have no replica to call.
+                        # A pool without replicas exports nothing. Nothing is missing if proxies have no replica.
                         lambda: at_proxies(
                             lambda labels: (
                                 f"{known} or 0 * count({by_proxies})"
@@ -159,8 +159,8 @@ def _triggers(pool: PoolContext, metadata: Any, scaling: QueueScaling) -> list[d
         if_true(
             scaling.min,
             lambda: None,
-            # Callers that wait for a replica, or did, and calls under way: any of them brings one, or keeps it,
-            # and no number of them a second.
+            # Callers that wait or waited for a replica, and calls in flight. Any of them starts or keeps one replica,
+            # but no number of them starts a second one.
             lambda: [
                 trigger(scaling, at_proxies(_called), _NEVER_REACHED, metric_type="AverageValue"),
             ],
@@ -169,16 +169,16 @@ def _triggers(pool: PoolContext, metadata: Any, scaling: QueueScaling) -> list[d
 
 
 def _known(*always: str) -> str:
-    """Return a query for 0 once Prometheus has had these series for a minute, and for nothing where it has not.
+    """Return a query that is 0 if Prometheus has had these series for a minute, and that is empty otherwise.
 
-    The other figures are 0 for what it does not know. So one that began anew, or does not reach the pods, takes no
-    replica away: that wants all figures.
+    The other queries are 0 without data. KEDA needs all queries to remove a replica, so a Prometheus that has just
+    started, or does not reach the pods, removes none.
     """
     return f"0 * ({' and '.join(f'count(present_over_time({series}[1m] offset 1m))' for series in always)})"
 
 
-def _busy(told: str, of_calls: str) -> str:
-    busy = f"(sum(rate(tidegate_proxy_problems_total{{{told}}}[2m])) or vector(0))"
+def _busy(labels: str, of_calls: str) -> str:
+    busy = f"(sum(rate(tidegate_proxy_problems_total{{{labels}}}[2m])) or vector(0))"
     answered = f"(sum(rate(nv_inference_request_success{{{of_calls}}}[2m])) or vector(0))"
     return f"100 * {busy} / clamp_min({busy} + {answered}, 0.001)"
 
@@ -194,7 +194,7 @@ def _room(of_pods: str, of_server: str) -> str:
 def _called(labels: str) -> str:
     waiting = f"sum(max_over_time(tidegate_proxy_lease_waiting{{{labels}}}[2m]))"
     waited = f"sum(increase(tidegate_proxy_lease_wait_seconds_count{{{labels}}}[2m]))"
-    # None where there is no replica, which proxies have no series of.
+    # Proxies have no series without a replica.
     there = f"(sum(max_over_time(tidegate_proxy_replica_in_flight{{{labels}}}[2m])) or vector(0))"
     return f"{waiting} + {waited} + {there}"
 
@@ -215,9 +215,9 @@ def _pod(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement) -
             pool,
             server_pool.repository_mounts(server, triton.REPOSITORY_ROOT),
             when(server.triton.grpc_tls, lambda _: [pods.mount("tls", triton.TLS_ROOT)]),
-            # Those of Triton, as the policy reads a bucket too.
+            # The policy reads the bucket too, so it needs the same variables as Triton.
             env=of_kind(
-                server.repository, ObjectStoreRepositoryArgs, lambda _: server_pool.said_variables(server.triton)
+                server.repository, ObjectStoreRepositoryArgs, lambda _: server_pool.own_variables(server.triton)
             ),
         ),
         containers=[_triton(pool, server, placement)],
@@ -226,8 +226,8 @@ def _pod(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement) -
 
 def _triton(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement) -> k8s.core.v1.ContainerArgs:
     args = pool.args
-    # The shell puts the secret into the arguments, so that it stands in no manifest; Triton takes its place.
-    start = if_true(equals(args.loading.mode, "on-demand"), lambda: _WHEN_TOLD, lambda: _BY_ITSELF)
+    # The shell puts the secret into the arguments, so that no manifest contains it. Then Triton replaces the shell.
+    start = if_true(equals(args.loading.mode, "on-demand"), lambda: _ON_DEMAND, lambda: _POLLING)
     return pods.container(
         "triton",
         server.image,
@@ -236,23 +236,23 @@ def _triton(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement
         command=["/bin/sh", "-c", start, "tritonserver"],
         args=_arguments(server, args),
         env=joined(
-            # The root file system is read-only, so home is elsewhere.
+            # The root file system is read-only.
             [k8s.core.v1.EnvVarArgs(name="HOME", value="/tmp")],
             placement.variables,
-            # Triton reads Azure with an account key unless it is told to use the pod's identity.
+            # By default Triton reads Azure with an account key. This makes it use the pod's identity.
             of_kind(
                 server.identity,
                 AzureIdentity,
                 lambda _: [k8s.core.v1.EnvVarArgs(name="AZURE_STORAGE_AUTH_TYPE", value="default")],
             ),
-            server_pool.said_variables(server.triton),
+            server_pool.own_variables(server.triton),
         ),
         resources=placement.resources(args.resources, args.scratch),
-        # A probe every ten seconds, for as long as a start may take.
+        # A probe every ten seconds, for startupSeconds.
         startup_probe=pods.http_probe(triton.LIVE_PATH, "http", 10, failures=quotient(args.startup_seconds, 10)),
         # Without strict readiness this stays true when a model fails to load.
         readiness_probe=pods.http_probe(triton.READY_PATH, "http", 5, failures=3),
-        # Patient: a big load can hold up Triton's HTTP front end for seconds.
+        # A long timeout, because a large load can block Triton's HTTP front end for seconds.
         liveness_probe=pods.http_probe(triton.LIVE_PATH, "http", 10, failures=6, timeout_seconds=10),
         lifecycle=pods.pre_stop(),
         volume_mounts=joined(
@@ -265,7 +265,7 @@ def _triton(pool: PoolContext, server: TritonServerArgs, placement: GpuPlacement
 
 
 def _arguments(server: TritonServerArgs, pool: PoolArgs) -> list[str]:
-    """Return tritonserver's arguments; its documentation is `tritonserver --help`."""
+    """Return tritonserver's arguments. Run `tritonserver --help` for their documentation."""
     settings = server.triton
     return joined(
         staging.if_staged(
@@ -280,7 +280,7 @@ def _arguments(server: TritonServerArgs, pool: PoolArgs) -> list[str]:
         ),
         of_kind(pool.loading, OnDemand, lambda _: ["--model-control-mode=explicit"]),
         [
-            # One model that fails to load must not take the others down.
+            # One model that fails to load must not stop the others.
             "--exit-on-error=false",
             "--strict-readiness=false",
             f"--exit-timeout-secs={settings.exit_timeout_seconds}",

@@ -105,7 +105,7 @@ PROXY: Final = _families(
     ("replica_in_flight", "gauge", "server pool replica", "Calls at a replica."),
     ("breaker", "gauge", "server pool replica state", "State of a replica's circuit breaker."),
     ("pool_ready", "gauge", "server pool", "1 while calls of a pool find a replica."),
-    ("index_seen", "gauge", "server pool replica", "1 while a replica lists its loaded models."),
+    ("index_seen", "gauge", "server pool replica", "1 while a replica reports its failed loads."),
     ("load_failures", "gauge", "server pool replica", "Versions that a replica could not load."),
     (
         "load_failed_timestamp_seconds", "gauge", "server pool replica model version",

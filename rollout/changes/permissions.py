@@ -76,7 +76,7 @@ FACTS: Sequence[tuple[Side, str, str]] = (
     ("demanded", "gate.alerts", "checks alerts in its gate"),
     ("demanded", "gate.settleSeconds", "holds its gate for seconds"),
     ("demanded", "rollout.canary", "rolls out to {} first, as canary"),
-    ("demanded", "dataPlane.wave", "comes in wave"),
+    ("demanded", "dataPlane.wave", "is in wave"),
 )
 """Keys of the definition, and a sentence for each, which may have an amount. `staying`: servers on both sides."""
 
@@ -312,7 +312,7 @@ class _State:
                     yield _Right(kind, name, text(rule, "source"), str(action), *model)
 
 
-# ---- ways through the network ----
+# ---- network entries ----
 
 
 class _Way(NamedTuple):

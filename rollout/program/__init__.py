@@ -2,11 +2,11 @@
 
 Configuration of a stack (`stacks/Pulumi.<environment>-<data plane>.yaml`), every key with the prefix `tidegate:`
 
-    environment   name of the environment
-    dataPlane     name of the data plane
-    definition    file of the definition (default: stacks/inference.yaml)
-    renderTo      directory to write the objects to as YAML, instead of applying them to a cluster
-    context       kubeconfig context, instead of the data plane's
+- `environment`: name of the environment
+- `dataPlane`: name of the data plane
+- `definition`: file of the definition (default: stacks/inference.yaml)
+- `renderTo`: directory to write the objects to as YAML, instead of applying them to a cluster
+- `context`: kubeconfig context, instead of the data plane's
 
 The environment variable TIDEGATE_READ_FROM names a file to read instead of the definition, for one run. A rollout uses
 it to keep the text that it started with.

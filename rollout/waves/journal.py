@@ -1,10 +1,12 @@
 """The stored rollouts of an environment: for each a record, the texts that it applies, and a log of every plane.
 
-build/rollout/<environment>/
-    lock                    held by the running rollout, and by every process that it started
-    0007/rollout.json       the record: the steps, and the state of every plane
-    0007/definition/        the definition and images.lock, as they were when the rollout started
-    0007/logs/<plane>.log   the engine's output (<plane>.failure: the error of its latest attempt, if it is known)
+| in build/rollout/<environment> | content |
+|---|---|
+| `lock` | held by the running rollout, and by every process that it started |
+| `0007/rollout.json` | the record: the steps, and the state of every plane |
+| `0007/definition/` | the definition and images.lock, as they were when the rollout started |
+| `0007/logs/<plane>.log` | the engine's output |
+| `0007/logs/<plane>.failure` | the error of its latest attempt, if it is known |
 
 A record is replaced as a whole, and is on disk before the step that it announces starts. So a rollout that is killed at
 any time can be resumed. An unreadable record is an error, because a plane could be forgotten.

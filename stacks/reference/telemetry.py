@@ -1,6 +1,7 @@
-"""docs/metrics.md: every metric, every dashboard, and every field of the logs, from the code."""
+"""docs/metrics.md: every metric, dashboard and log field, from the code."""
 
 from pathlib import Path
+from typing import Any
 
 from tidegate_contracts import log_fields, metrics
 
@@ -18,7 +19,8 @@ def page() -> str:
         "Metrics of the eviction policy": metrics.EVICTION,
         "Metrics of engines": metrics.ENGINE,
     }
-    shown = [(each.title, each.description, "; ".join(panel["title"] for panel in each.panels)) for each in DASHBOARDS]
+    shown = [(each.title, each.description) for each in DASHBOARDS]
+    panels = [f"- **{each.title}.** {' '.join(map(_sentence, each.panels))}" for each in DASHBOARDS]
     fields = {**log_fields.ALWAYS, **log_fields.FIELDS}
     labels = [(f"`{name}`", meaning) for name, meaning in metrics.LABELS.items()]
     return filled(
@@ -26,9 +28,14 @@ def page() -> str:
         **{name: ", ".join(f"{each:g}" for each in seconds) for name, seconds in metrics.SECONDS.items()},
         metrics="\n".join(f"## {title}\n\n{_families(found)}" for title, found in families.items()),
         labels=table(("label", "meaning"), labels),
-        dashboards=table(("dashboard", "purpose", "panels"), shown),
+        dashboards="\n\n".join([table(("dashboard", "purpose"), shown), "The panels are:", "\n".join(panels)]),
         fields=table(("field", "meaning"), [(f"`{name}`", text) for name, text in fields.items()]),
     )
+
+
+def _sentence(panel: dict[str, Any]) -> str:
+    title = str(panel["title"])
+    return title if title.endswith("?") else f"{title}."
 
 
 def _families(found: dict[str, metrics.Family]) -> str:

@@ -183,14 +183,14 @@ def test_where_a_request_may_not_take_as_long_as_a_load_the_plan_says_what_to_ra
         (["build"], ["build: the trace cannot be read"]),
         (["empty.csv"], ["empty.csv: there is no request in it"]),
         (["uncalled.csv"], ["uncalled.csv: there is no request in it"]),
-        (["bad.csv"], ["bad.csv:2:", "describes the model 'nobody'"]),
+        (["bad.csv"], ["bad.csv:2:", "describes the model 'ghost'"]),
         (["none.csv"], ["none.csv", "cannot be read", "Run `tidegate trace` to record one"]),
     ],
 )
 def test_a_mistake_is_one_message_and_nothing_is_simulated(
     folder: Path, arguments: list[str], words: list[str]
 ) -> None:
-    (folder / "bad.csv").write_text("m,one,1000,2000,50\n0,nobody\n", "utf-8")
+    (folder / "bad.csv").write_text("m,one,1000,2000,50\n0,ghost\n", "utf-8")
     (folder / "empty.csv").touch()
     (folder / "uncalled.csv").write_text("m,one,1000,2000,50\n", "utf-8")
     (folder / "some.yaml").write_text("prices: {a100-80gb: 5}\n", "utf-8")

@@ -16,7 +16,7 @@ STOPPED: dict[str, dict[str, Any]] = _FILE["stopped"]
 
 
 def edited(edits: Values, of: Values = BASE) -> Values:
-    """Values in which something else stands at some keys, such as `servers[main].pools[cold].placement`."""
+    """Values with changes at some paths, such as `servers[main].pools[cold].placement`."""
     values = copy.deepcopy(of)
     for path, value in edits.items():
         edit(values, re.findall(r"[^.\[\]]+", path), value)

@@ -24,7 +24,7 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def helm(arguments: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
-    """Run Helm without a cluster, plug-ins, or the settings of whoever runs the tests."""
+    """Run Helm without a cluster, plug-ins, or the user's settings."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HELM_")}
     environment |= {"KUBECONFIG": os.devnull, "HELM_PLUGINS": os.devnull, "HELM_REGISTRY_CONFIG": os.devnull}
     command = [str(tools.path("helm")), *map(str, arguments)]
@@ -34,12 +34,10 @@ def helm(arguments: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
 
 
 def declared(args: EnvironmentArgs) -> Objects:
-    """What the components declare."""
     return evaluate(lambda: Environment("tidegate", args))
 
 
 def rendered(values: dict[str, Any], *arguments: str, chart: Path = CHART) -> Objects:
-    """What Helm renders."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "values.yaml"
         file.write_text(values_text(values, "As `tidegate values` writes them."), "utf-8")
@@ -50,12 +48,10 @@ def rendered(values: dict[str, Any], *arguments: str, chart: Path = CHART) -> Ob
 
 
 def rendered_args(args: EnvironmentArgs, *arguments: str) -> Objects:
-    """What Helm renders with the values of an environment."""
     return rendered(values_of(args), *arguments)
 
 
 def differences(one: Any, other: Any, place: str = "") -> list[str]:
-    """What differs, for people; empty when nothing does."""
     if isinstance(one, dict) and isinstance(other, dict):
         keys = sorted(one.keys() | other.keys())
         return [line for key in keys for line in differences(one.get(key), other.get(key), f"{place}.{key}")]
@@ -69,7 +65,6 @@ def differences(one: Any, other: Any, place: str = "") -> list[str]:
 
 
 def object_differences(one: Objects, other: Objects) -> list[str]:
-    """What differs between two environments, object by object."""
     left, right = _by_identity(one), _by_identity(other)
     return differences(left, right)
 

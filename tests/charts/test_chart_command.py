@@ -1,4 +1,4 @@
-"""`tidegate values` and `chart`, and how the chart's folder is generated."""
+"""`tidegate values` and `chart`, and generating the chart's directory."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ REFERENCE = ROOT / "stacks" / "inference.yaml"
 
 
 def charts(*arguments: str | Path) -> Result:
-    """Run the command; it must end by itself, without a traceback."""
+    """Run the command, which must exit without a traceback."""
     result = CliRunner().invoke(app, list(map(str, arguments)))
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result
@@ -29,7 +29,6 @@ def charts(*arguments: str | Path) -> Result:
 
 @pytest.fixture(scope="module")
 def wanted() -> dict[str, str]:
-    """What the chart's files must say."""
     return contents()
 
 
@@ -47,22 +46,20 @@ def test_the_values_of_a_stack_are_those_that_it_resolves_to_under_a_heading() -
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("values", REFERENCE), "Add a stack, such as --stack dev-lab. There are: dev-lab, prod-east, prod-west.\n"),
         (("values", REFERENCE, "--stack", ""), "Add a stack, such as --stack dev-lab."),
         (("values", REFERENCE, "--stack", "prod-eats"), "did you mean prod-east? There are: dev-lab, prod-east, "),
     ],
 )
-def test_what_is_missing_in_a_command_is_said_in_a_line(arguments: tuple[str | Path, ...], said: str) -> None:
+def test_a_missing_option_is_reported_in_a_line(arguments: tuple[str | Path, ...], message: str) -> None:
     result = charts(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert said in result.stderr
+    assert message in result.stderr
 
 
-def test_generating_writes_what_is_missing_and_takes_away_what_is_too_much(
-    tmp_path: Path, wanted: dict[str, str]
-) -> None:
+def test_generating_writes_missing_files_and_removes_others(tmp_path: Path, wanted: dict[str, str]) -> None:
     chart = tmp_path / "tidegate"
     shutil.copytree(CHART, chart)
     (chart / "values.yaml").write_text("edited: by hand\n")
@@ -88,7 +85,7 @@ def test_the_folder_is_the_same_in_another_process_whatever_the_order_of_hashes(
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_the_chart_is_written_into_a_folder_of_yours(tmp_path: Path, wanted: dict[str, str]) -> None:
+def test_the_chart_is_written_into_a_directory_of_the_user(tmp_path: Path, wanted: dict[str, str]) -> None:
     first, second = (charts("chart", "--out", tmp_path / "tidegate") for _ in range(2))
     assert first.exit_code == 0
     assert stale(wanted, tmp_path / "tidegate") == []
@@ -96,5 +93,5 @@ def test_the_chart_is_written_into_a_folder_of_yours(tmp_path: Path, wanted: dic
     (tmp_path / "notes.txt").write_text("mine")
     refused = charts("chart", "--out", tmp_path)
     assert refused.exit_code == 1
-    assert "is not empty, and holds no chart of Tidegate" in refused.stderr
+    assert "has no Tidegate chart" in refused.stderr
     assert (tmp_path / "notes.txt").exists()

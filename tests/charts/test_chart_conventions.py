@@ -1,4 +1,4 @@
-"""What Helm and people who install charts expect of one."""
+"""Conventions of Helm and of the users of charts."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,6 @@ DEFINITIONS = ROOT / "tests/definitions"
 
 
 def notes(*arguments: str | Path) -> str:
-    """What `helm install` says, without a cluster."""
     done = helm(["install", "release", CHART, "--dry-run=client", "--namespace", "here", *arguments])
     assert done.returncode == 0, done.stderr
     return done.stdout.partition("\nNOTES:\n")[2]
@@ -42,7 +41,7 @@ def test_an_older_kubernetes_is_refused() -> None:
     assert ">=1.33.0-0" in done.stderr
 
 
-def test_notes_tell_what_was_installed_and_how_to_reach_it() -> None:
+def test_notes_list_what_was_installed_and_the_addresses_of_the_proxy() -> None:
     text = notes()
     values = default_values()
     assert f"Environment {values['name']} in namespace {values['namespace']['name']}" in text
@@ -52,6 +51,6 @@ def test_notes_tell_what_was_installed_and_how_to_reach_it() -> None:
         for pool in server["pools"]:
             assert re.search(rf"^    {pool['name']}: \d+ replicas?, {pool['loading']['mode']}, CPU", text, re.MULTILINE)
     assert "port-forward service/inference-proxy 8080:80" in text
-    assert "Nobody may call it yet" in text
+    assert "Set proxy.access" in text
     assert "tidegate preflight --cluster" in text
-    assert "Helm keeps the release's own record in namespace here" in text
+    assert "Helm keeps the release's record in namespace here" in text

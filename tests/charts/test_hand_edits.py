@@ -1,4 +1,4 @@
-"""A values file may leave out what holds anyway."""
+"""A values file may leave out defaults."""
 
 from typing import Any
 
@@ -20,15 +20,13 @@ Values = dict[str, Any]
 
 
 def brief(values: Values, kind: Any, *, nulls: bool, item: bool = False) -> Values:
-    """The values, and in items of lists null, or nothing, where a default holds; elsewhere values.yaml would hold."""
-    kinds, told_by = models_in(kind), tag_of(kind) or ""
-    owner = next(
-        kind for kind in kinds if not told_by or values.get(told_by, meant(kinds)) in tag_values(kind, told_by)
-    )
+    """The values without defaults (or with null) in items of lists. In other places values.yaml would replace them."""
+    kinds, tag = models_in(kind), tag_of(kind) or ""
+    owner = next(kind for kind in kinds if not tag or values.get(tag, meant(kinds)) in tag_values(kind, tag))
     found: Values = {}
     for argument in (argument for argument in arguments(owner) if argument.name in values):
         key, value, below = argument.name, values[argument.name], argument.annotation
-        required = argument.field.is_required() or key == told_by
+        required = argument.field.is_required() or key == tag
         if item and not required and value in (default_of(argument), [], {}):
             found |= {key: None} if nulls else {}
         elif argument.models and is_list(below):
@@ -40,7 +38,7 @@ def brief(values: Values, kind: Any, *, nulls: bool, item: bool = False) -> Valu
 
 @settings(parent=examples(15), suppress_health_check=list(HealthCheck))
 @given(definition_trees(), st.booleans())
-def test_items_need_not_say_what_holds_anyway(tree: Tree, nulls: bool) -> None:
+def test_items_may_leave_out_defaults(tree: Tree, nulls: bool) -> None:
     definition = read_tree(tree)
     args = resolve(definition.stacks[0], definition.lock)
     short = brief(values_of(args), EnvironmentArgs, nulls=nulls)

@@ -1,4 +1,4 @@
-"""The chart is the components: Helm renders of an environment's values what the components declare of it."""
+"""Helm renders from an environment's values the objects that the components declare for it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +24,7 @@ from tests.strategies.renaming import renamed
 
 from .rendering import DEFINITIONS, ROOT, declared, object_differences, rendered_args
 
-# Nothing that a person may type is to be read as anything but that text.
+# Texts that YAML, Helm or a shell could misread.
 NASTY = [
     "", " ", "yes", "No", "null", "~", "1e3", "0x1", "0o17", "012", "1_000", "12:30:45", ".5", ".inf", "2026-11-21",
     "=", "<<", "*", "&anchor", "!tag", "%d %s 100%", "@at", "`back`", "- item", "key: value", "# no comment", "}}",
@@ -34,12 +34,12 @@ NASTY = [
 ]  # fmt: skip
 Part = TypeVar("Part", bound=Section)
 ANY_TEXT = st.one_of(st.sampled_from(NASTY), st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
-# What stands in a JSON file stands there as a block of YAML, which cannot hold what is no printable character.
+# Helm writes JSON files from YAML blocks, which cannot contain unprintable characters.
 PRINTABLE = ANY_TEXT.map(lambda text: "".join(c for c in text if c.isprintable() or c in "\n\t"))
 
 
 def changed(part: Part, **changes: Any) -> Part:
-    """A part with other values, which need not be valid."""
+    """A part with other values, valid or not."""
     return part.model_copy(update=changes)
 
 
@@ -74,7 +74,7 @@ def args_of(definition: Definition) -> EnvironmentArgs:
 
 
 def with_texts(args: EnvironmentArgs, texts: list[str], printable: list[str]) -> EnvironmentArgs:
-    """The environment with these texts wherever any text may stand."""
+    """The environment with these texts in all places that allow any text."""
     noted = args.namespace.annotations
     assert isinstance(noted, dict)
     keyed = {f"example.com/key-{number}": text for number, text in enumerate(texts)}
@@ -117,7 +117,7 @@ def test_any_text_arrives_as_it_was_typed(everything: EnvironmentArgs, texts: li
 def test_numbers_arrive_as_they_were_typed(everything: EnvironmentArgs) -> None:
     """Helm reads every number as a floating-point number, and would write a big one with an exponent."""
     for number in (0, 1, 1_000_000, 2**31, 2**53):
-        some = number or 1  # what may not be zero has a default, which stands for zero as well
+        some = number or 1  # A value that must not be zero has a default, which also replaces zero.
         servers = [
             changed(
                 server,
@@ -165,5 +165,5 @@ def test_numbers_that_readers_of_json_would_not_read_alike_are_refused(
     everything: EnvironmentArgs, number: Any
 ) -> None:
     limit = changed(everything.proxy.rate_limit, burst=number)
-    with pytest.raises(ValueError, match="it must be whole, up to 2\\^53"):
+    with pytest.raises(ValueError, match="use a whole number of at most 2\\^53"):
         declared(changed(everything, proxy=changed(everything.proxy, rate_limit=limit)))

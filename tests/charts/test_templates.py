@@ -1,4 +1,4 @@
-"""The templates are those of the components, and for people; a placeholder refuses whatever must know its value."""
+"""Templates made from components are readable. A placeholder refuses operations that need its value."""
 
 import re
 from collections.abc import Callable
@@ -40,26 +40,24 @@ def test_a_placeholder_refuses_to_be_known(root: Any, use: Callable[[Any], objec
         use(root)
 
 
-def test_a_field_that_only_some_kinds_have_is_asked_for_of_that_kind(root: Any) -> None:
-    with pytest.raises(AttributeError, match=r"not every kind of \(\$.Values.proxy.exposure\) has a host: use of_kind"):
+def test_a_field_that_only_some_kinds_have_needs_of_kind(root: Any) -> None:
+    with pytest.raises(AttributeError, match=r"not all kinds of \(\$.Values.proxy.exposure\) have host: use of_kind"):
         root.proxy.exposure.host  # noqa: B018
-    with pytest.raises(AttributeError, match=r"\$.Values.proxy has a colour"):
+    with pytest.raises(AttributeError, match=r"\$.Values.proxy have colour"):
         root.proxy.colour  # noqa: B018
 
 
 def test_a_class_that_a_value_can_never_be_is_refused(root: Any) -> None:
-    with pytest.raises(TypeError, match="can be no OnDemand"):
+    with pytest.raises(TypeError, match="cannot be of class OnDemand"):
         of_kind(root.proxy.exposure, OnDemand, lambda _: "x")
 
 
 def test_a_loop_inside_a_loop_of_the_same_variable_is_refused(root: Any) -> None:
-    with pytest.raises(TypeError, match="rename one of the two fields"):
+    with pytest.raises(TypeError, match="Rename one of the two fields"):
         each(root.servers, lambda _: each(root.servers, lambda server: server.name))
 
 
 def config_map(data: Callable[[Any], Any]) -> str:
-    """The template of a ConfigMap with this data."""
-
     def program(args: EnvironmentArgs) -> None:
         k8s.core.v1.ConfigMap("c", metadata={"name": "c"}, data=data(args))
 
@@ -67,7 +65,7 @@ def config_map(data: Callable[[Any], Any]) -> str:
     return text.partition("\ndata:\n")[2]
 
 
-def test_a_program_of_its_own_becomes_a_template() -> None:
+def test_another_program_becomes_a_template() -> None:
     def data(args: EnvironmentArgs) -> Any:
         return {
             "name": args.name,

@@ -1,4 +1,4 @@
-"""Values as YAML: every reader reads what was written."""
+"""Values as YAML: every reader reads the same values."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def values_of_each(definition: Definition) -> dict[str, dict[str, Any]]:
 
 
 def merged(below: Any, above: Any) -> Any:
-    """What Helm makes of the chart's values and a user's: mappings key by key, null takes away, all else replaces."""
+    """The chart's values and a user's, merged as Helm does: mappings key by key, null removes, other values replace."""
     if not isinstance(below, dict) or not isinstance(above, dict):
         return above
     both = {key: merged(below.get(key), value) if key in below else value for key, value in above.items()}
@@ -46,7 +46,7 @@ def merged(below: Any, above: Any) -> Any:
 
 
 @given(trees)
-def test_what_is_written_is_what_both_dialects_of_yaml_read(tree: Any) -> None:
+def test_both_dialects_of_yaml_read_the_same_values(tree: Any) -> None:
     text = values_text({"value": tree}, "A heading\nof two lines")
     assert yaml.safe_load(text) == {"value": tree}
     assert parse(text, "values.yaml").tree == {"value": tree}
@@ -59,7 +59,7 @@ def test_a_text_on_one_line_is_read_as_it_is(text: str) -> None:
 
 
 def is_kept(values: dict[str, Any]) -> bool:
-    """Whether Helm hands a user's values to the templates as they are."""
+    """Whether Helm passes a user's values to the templates unchanged."""
     return bool(merged(default_values(), values) == values)
 
 

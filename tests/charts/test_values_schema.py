@@ -1,4 +1,4 @@
-"""The schema refuses what the definition would; that it takes what a definition gives is seen where Helm renders it."""
+"""The schema refuses the values that the definition would refuse. Other tests render valid values with Helm."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,7 @@ from .rendering import ROOT, helm
 
 
 def all_sections(owner: Model) -> Iterator[Model]:
-    """A class of arguments and all below it; one that stands in several places comes several times."""
+    """A class of arguments and all classes below it, with repetitions."""
     yield owner
     for argument in arguments(owner):
         for kind in argument.models:
@@ -43,7 +43,7 @@ SERVER, PRELOAD, ON_DEMAND = "servers[preload]", "servers[preload].pools[mixed]"
 ACCESS = {"name": "x", "groups": ["g"], "servers": ["*"], "models": ["*"]}
 
 
-# Where, and what is put there.
+# A path, and the wrong value.
 WRONG: dict[str, tuple[str, Any]] = {
     "an unknown key at the top": ("nonsense", 1),
     "a key that is mistyped": ("proxy.replica", 3),
@@ -106,7 +106,7 @@ def test_helm_stops_at_two_objects_of_one_name(change: Values, tmp_path: Path) -
     file.write_text(yaml.safe_dump(edited(change)), "utf-8")
     done = helm(["template", "release", CHART, "--values", file])
     assert done.returncode != 0
-    assert "twice: two servers, pools, datasets or models have names that give it the same name" in done.stderr
+    assert "twice: rename one of the servers, pools, datasets or models" in done.stderr
 
 
 def test_null_takes_away_what_need_not_be_there() -> None:
@@ -133,7 +133,6 @@ def test_every_section_is_closed_and_every_key_is_explained() -> None:
 
 
 def test_nothing_in_the_schema_is_left_open() -> None:
-    """A value that may be anything would be refused nowhere."""
 
     def anything(node: Any, path: str) -> Iterator[str]:
         if isinstance(node, dict):

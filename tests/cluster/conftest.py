@@ -1,4 +1,4 @@
-"""Real control planes with simulated nodes: one that tests share, and further ones for those that need their own."""
+"""Real control planes with simulated nodes: one that tests share, and more for tests that need a separate one."""
 
 import shutil
 import sys
@@ -19,7 +19,7 @@ _REAL = {"cluster", "make_cluster"}
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave tests of real clusters out where none can be; one line of pytest's summary says so, with their number."""
+    """Skip tests of real clusters if there can be none. One line of pytest's summary has their number."""
     if not sys.platform.startswith("linux") and _REAL & {*getattr(item, "fixturenames", ())}:
         pytest.skip("NOT RUN: A REAL CONTROL PLANE NEEDS LINUX, so that the tests on one did not run.")
     engines = item.callspec.params.values() if hasattr(item, "callspec") else ()
@@ -29,14 +29,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """One cluster for all tests of a process, with room for many environments; tests use namespaces of their own."""
+    """One large cluster for all tests of a process. Each test uses separate namespaces."""
     with LocalCluster.start(tmp_path_factory.mktemp("cluster"), name="tests", nodes=roomy_nodes()) as running:
         yield running
 
 
 @pytest.fixture
 def make_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeCluster]:
-    """Start a further cluster, such as another data plane; all of them are stopped after the test."""
+    """Start another cluster, such as another data plane. All of them stop after the test."""
     started: list[LocalCluster] = []
 
     def make(nodes: Sequence[Any] = (), name: str = "own", **more: Any) -> LocalCluster:
@@ -50,7 +50,7 @@ def make_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeClust
 
 @pytest.fixture
 def namespace(cluster: LocalCluster) -> Iterator[str]:
-    """A prefix for one test's namespaces and volumes in the shared cluster; what bears it is removed afterwards."""
+    """A prefix for one test's namespaces and volumes in the shared cluster, which are removed afterwards."""
     prefix = f"t{uuid.uuid4().hex[:8]}"
     yield prefix
     for kind in ("namespaces", "persistentvolumes"):
@@ -67,7 +67,7 @@ def site(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Site]:
-    """Dev and prod in the shared cluster, brought up with each engine, or with the one that a mark names."""
+    """Dev and prod in the shared cluster, with each engine, or with the one that a mark names."""
     made = site_in(cluster, namespace, request.param, tmp_path, monkeypatch)
     yield made
     made.end()
@@ -75,7 +75,7 @@ def site(
 
 @pytest.fixture
 def kube(cluster: LocalCluster, namespace: str, monkeypatch: pytest.MonkeyPatch) -> Kubectl:
-    """The shared cluster as the product's own kubectl sees it, and a namespace in which Pod Security is enforced."""
+    """The product's own kubectl for the shared cluster, with a namespace that enforces Pod Security."""
     for name, value in cluster.environment().items():
         monkeypatch.setenv(name, value)
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}

@@ -1,5 +1,7 @@
-"""Whatever people do one after the other, with both engines, over two clusters: no command deletes what the definition
-describes, and none touches a cluster that it does not name."""
+"""Any sequence of commands, with both engines, over two clusters.
+
+No command deletes an object that the definition describes, or touches a cluster that it does not name.
+"""
 
 import os
 import random
@@ -26,14 +28,14 @@ from .world import DEFINITION, ENGINES, Site, checkout_for_pulumi, roomy_nodes
 
 Key = tuple[str, str, str]
 CONTEXTS = {"a": "a", "b": "b", "renamed": "a"}
-"""The cluster that each kubeconfig context leads to."""
+"""The cluster of each kubeconfig context."""
 KINDS = "namespaces,sa,pv,pvc,cm,netpol,svc,deploy,sts,pdb,hpa"
 EXTRA = "      - {name: extra, loading: {mode: on-demand, capacity: 1Gi}, replicas: 1}\n"
 
 
 @dataclass
 class Clusters:
-    """Two clusters, and a kubeconfig that knows one of them by two contexts."""
+    """Two clusters, and a kubeconfig with two contexts for one of them."""
 
     running: Mapping[str, LocalCluster]
     kubeconfig: Path
@@ -58,7 +60,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
 
 
 class Sequence:
-    """One environment on one data plane, and what people do with it; each step is held to both promises."""
+    """One environment on one data plane, and the steps of its users. Each step checks both promises."""
 
     def __init__(self, clusters: Clusters, folder: Path) -> None:
         self.clusters, self.prefix = clusters, f"s{uuid.uuid4().hex[:8]}"
@@ -74,7 +76,7 @@ class Sequence:
             "PULUMI_CONFIG_PASSPHRASE": "",
         }
         self.site = Site(clusters.running["a"], self.prefix, "", folder, environment, clusters.checkout)
-        self.before = self.said
+        self.before = self.defined
         self._write()
 
     def _write(self) -> None:
@@ -83,21 +85,19 @@ class Sequence:
         self.site.write(text if self.extra else text.replace(EXTRA, ""))
 
     @property
-    def said(self) -> tuple[str, str, bool]:
-        """What the definition says."""
+    def defined(self) -> tuple[str, str, bool]:
         return self.context, self.namespace, self.extra
 
-    # ---- what people do ----
+    # ---- steps ----
 
     def edit(self, **changes: Any) -> None:
         """Change the definition: its context, its namespace, or whether it has a second pool."""
-        self.before = self.said
+        self.before = self.defined
         for name, value in changes.items():
             setattr(self, name, value)
         self._write()
 
     def revert(self) -> None:
-        """Take the last edit back."""
         (self.context, self.namespace, self.extra), self.before = (
             self.before,
             (self.context, self.namespace, self.extra),
@@ -105,7 +105,7 @@ class Sequence:
         self._write()
 
     def up(self, engine: str, *more: str) -> Ended:
-        """Bring the stack up, and look whether it is there if the command says so."""
+        """Run `up`. If it succeeds, check that the stack exists."""
         ended = self._held(self.context, lambda: self._run("up", self.context, "--engine", engine, *more))
         if ended.code == 0:
             live = self.live(CONTEXTS[self.context])
@@ -115,7 +115,6 @@ class Sequence:
         return ended
 
     def dry_run(self, engine: str) -> Ended:
-        """Show what a rollout would do."""
         journals = str(self.site.folder / "journals")
         what = ("--environment", "dev", "--engine", engine, "--dry-run", "--journals", journals)
         process = self.site.launch("rollout", *what)
@@ -123,7 +122,7 @@ class Sequence:
         return Ended(process.returncode, out, err)
 
     def kill(self, engine: str, seconds: float) -> None:
-        """Begin to bring the stack up, and kill that with all that it started."""
+        """Start `up`, and kill it with its child processes."""
 
         def killed() -> Ended:
             process = self.site.launch("up", "--cluster", self.context, "--stack", "dev-lab", "--engine", engine)
@@ -136,7 +135,6 @@ class Sequence:
         self._held(self.context, killed)
 
     def down(self, context: str) -> Ended:
-        """Take the stack down where that context leads."""
         return self._held(context, lambda: self._run("down", context), down=True)
 
     # ---- the promises ----
@@ -158,7 +156,7 @@ class Sequence:
         return ended
 
     def live(self, name: str) -> dict[Key, str]:
-        """Return the uid of every object of this sequence in a cluster that is not being deleted."""
+        """Return the uid of each of this sequence's objects in a cluster, except those that are being deleted."""
         found = self.clusters.running[name].get(KINDS, selector="app.kubernetes.io/part-of=tidegate")
         return {
             (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]): item["metadata"]["uid"]
@@ -199,7 +197,7 @@ def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-# ---- what went wrong once ----
+# ---- former faults ----
 
 
 @pytest.mark.thorough
@@ -233,7 +231,7 @@ def test_a_context_that_gets_another_name_changes_nothing(sequence: Sequence, en
 @pytest.mark.thorough
 @pytest.mark.parametrize("engine", ["pulumi"])
 def test_a_stack_gets_another_namespace_only_when_it_does_not_run(sequence: Sequence, engine: str) -> None:
-    """A half-done move of an older version, which a plain `pulumi up` makes too, can be taken back."""
+    """An incomplete move by an older version, or by plain `pulumi up`, can be reverted."""
     assert sequence.up(engine).code == 0
     before = sequence.live("a")
     sequence.edit(namespace=f"{sequence.prefix}-two")
@@ -258,14 +256,14 @@ def test_a_stack_gets_another_namespace_only_when_it_does_not_run(sequence: Sequ
     assert ended.code == 0, ended.text
 
 
-# ---- and anything else ----
+# ---- any sequence ----
 
 
 @pytest.mark.thorough
 def test_no_sequence_loses_an_object_or_touches_a_cluster_that_is_not_named(
     clusters: Clusters, tmp_path: Path, engine: str
 ) -> None:
-    """With Helm alone, and with both engines in turn where Pulumi is here."""
+    """With Helm alone, and with both engines in turn if Pulumi is installed."""
     engines = st.sampled_from(sorted({"helm", engine}))
 
     class Machine(RuleBasedStateMachine):
@@ -312,7 +310,7 @@ def test_no_sequence_loses_an_object_or_touches_a_cluster_that_is_not_named(
             max_examples=4,
             stateful_step_count=10,
             deadline=None,
-            phases=[Phase.generate],  # a run takes minutes, so that it is shown as it is
+            phases=[Phase.generate],  # A run takes minutes, so hypothesis must not shrink it.
             suppress_health_check=[*HealthCheck],
         ),
     )

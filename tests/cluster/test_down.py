@@ -1,4 +1,4 @@
-"""`tidegate down`: the datasets' volumes stay, and nothing else."""
+"""`tidegate down` keeps only the datasets' volumes."""
 
 import shlex
 
@@ -12,9 +12,9 @@ WHAT_A_NAMESPACE_HAS = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "d
 
 
 def everything_in(site: Site, namespace: str) -> set[tuple[str, str]]:
-    """Return every object of a namespace, of every kind that can be listed, but for events, which are nobody's.
+    """Return every object of a namespace, of every kind that can be listed, except events.
 
-    Nor what goes by itself, with its owner or with the Service that it is of, when Kubernetes has the time.
+    Objects that Kubernetes deletes with their owner or Service are not among them.
     """
     answer = site.cluster.kubectl("api-resources", "--verbs=list", "--namespaced", "--output=name")
     kinds = [kind for kind in answer.stdout.split() if not kind.startswith("events")]
@@ -50,8 +50,8 @@ def test_down_leaves_volumes_and_nothing_else_and_up_again_finds_them_bound(site
 
 @pytest.mark.thorough
 @HELM
-def test_what_it_says_deletes_the_rest_for_good(site: Site) -> None:
-    """The commands are run as they stand there; the volume of a namesake elsewhere in the cluster is not in them."""
+def test_the_printed_commands_delete_the_rest(site: Site) -> None:
+    """The test runs the printed commands. They do not delete the volume of a namesake elsewhere in the cluster."""
     site.up()
     theirs = site.cluster.get("persistentvolume", f"{site.prefix}-dev-models")
     labels = theirs["metadata"]["labels"]
@@ -62,7 +62,7 @@ def test_what_it_says_deletes_the_rest_for_good(site: Site) -> None:
     assert "other-" not in ended.text
     commands = [line.split() for line in ended.out.splitlines() if line.startswith("  kubectl ")]
     assert len(commands) == 2
-    # While pods take leave, Kubernetes looks at a namespace again only after half of their grace period.
+    # While pods terminate, Kubernetes checks a namespace again only after half of their grace period.
     until("all pods are gone", lambda: not site.objects("pods"))
     for command in commands:
         assert shlex.join(command[1:3]) == "--context tests"
@@ -76,7 +76,7 @@ def test_what_it_says_deletes_the_rest_for_good(site: Site) -> None:
 @pytest.mark.thorough
 @HELM
 def test_what_was_taken_down_half_is_taken_down_wholly_by_the_next_down(site: Site) -> None:
-    """A release that is being uninstalled, as a Helm that was killed leaves it; and an object that it does not know."""
+    """A release that a killed Helm left uninstalling, and an object outside the release."""
     site.up()
     site.kubectl("delete", "service", "small-main")
     labels = "app.kubernetes.io/part-of=tidegate,app.kubernetes.io/instance=dev"

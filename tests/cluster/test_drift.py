@@ -1,4 +1,4 @@
-"""What somebody changed by hand is seen by a preview, field by field, and mended by the next `up`."""
+"""A preview shows changes by hand, field by field, and the next `up` reverts them."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ from .world import HELM, Site
 
 
 def fields(changes: list[ObjectChange]) -> dict[tuple[str, str, str], tuple[Any, Any]]:
-    """Return every field that changes: where, and from what to what."""
+    """Return every changed field, with its old and new value."""
     return {
         (change.kind, change.name, field.place): (field.old, field.new) for change in changes for field in change.fields
     }
 
 
-def test_every_kind_of_drift_is_seen_and_mended(site: Site) -> None:
-    """Changed, added, removed; whole objects too; and what is nobody's business is left alone."""
+def test_every_kind_of_drift_is_shown_and_reverted(site: Site) -> None:
+    """Fields and whole objects that were changed, added or removed."""
     site.up()
     site.kubectl("scale", "deployment", "inference-proxy", "--replicas=4")
     site.kubectl("set", "env", "statefulset/small-main", "--containers=triton", "LEAK=1")
@@ -29,7 +29,7 @@ def test_every_kind_of_drift_is_seen_and_mended(site: Site) -> None:
     site.kubectl("patch", "networkpolicy", "default-deny", "--type=json", f"--patch={opened}")
     container = '{"spec":{"template":{"spec":{"containers":[{"name":"shady","image":"registry.test/shady:1"}]}}}}'
     site.kubectl("patch", "statefulset", "small-extra", f"--patch={container}")
-    site.kubectl("label", "configmap", "inference-proxy-settings", "team=somebody")
+    site.kubectl("label", "configmap", "inference-proxy-settings", "team=other")
     site.kubectl("annotate", "service", "inference-proxy", "note=hello")
     enforce = "pod-security.kubernetes.io/enforce"
     site.kubectl("label", "namespace", f"{site.prefix}-dev", f"{enforce}=privileged", "--overwrite")
@@ -68,14 +68,14 @@ def test_every_kind_of_drift_is_seen_and_mended(site: Site) -> None:
     assert "ingress" not in now["NetworkPolicy", namespace, "default-deny"]["spec"]
     pod = now["StatefulSet", namespace, "small-extra"]["spec"]["template"]["spec"]
     assert [container["name"] for container in pod["containers"]] == ["triton"]
-    # Labels and annotations of other people are theirs.
-    assert now["ConfigMap", namespace, "inference-proxy-settings"]["metadata"]["labels"]["team"] == "somebody"
+    # Other people's labels and annotations stay.
+    assert now["ConfigMap", namespace, "inference-proxy-settings"]["metadata"]["labels"]["team"] == "other"
     assert now["Service", namespace, "inference-proxy"]["metadata"]["annotations"]["note"] == "hello"
 
 
 @pytest.mark.thorough
-def test_an_object_that_somebody_replaced_by_an_export_of_itself_has_not_drifted(site: Site) -> None:
-    """Whoever does that owns every field, the defaults too: still nothing would change."""
+def test_an_object_that_a_user_replaced_by_its_export_has_not_drifted(site: Site) -> None:
+    """The user then owns every field, including defaults, but nothing would change."""
     site.up()
     for kind, name in (("service", "small-main"), ("statefulset", "small-main"), ("deployment", "inference-proxy")):
         text = site.kubectl("get", kind, name, "--output=yaml").stdout
@@ -90,7 +90,7 @@ def test_an_object_that_somebody_replaced_by_an_export_of_itself_has_not_drifted
 @pytest.mark.thorough
 @HELM
 def test_what_an_autoscaler_sets_is_no_drift_and_stays(site: Site) -> None:
-    """Neither what the autoscaler chose, nor what somebody chose in its place for a while."""
+    """Neither the autoscaler's number, nor a user's number in its place."""
     site.up(stack="prod-lab")
     namespace = f"{site.prefix}-prod"
     proxy = "Deployment", namespace, "inference-proxy"
@@ -104,7 +104,7 @@ def test_what_an_autoscaler_sets_is_no_drift_and_stays(site: Site) -> None:
 
 @pytest.mark.thorough
 def test_switching_autoscaling_on_keeps_the_replicas_that_there_are(site: Site) -> None:
-    """An engine that gives a field up takes it away, and one replica is what the API server would put there."""
+    """An engine that no longer declares a field removes it, and the API server's default is one replica."""
     site.edit("proxy:\n  replicas: 1", "proxy:\n  replicas: 4")
     site.up()
     generation = site.state("generation")["Deployment", f"{site.prefix}-dev", "inference-proxy"]
@@ -120,7 +120,7 @@ def test_switching_autoscaling_on_keeps_the_replicas_that_there_are(site: Site) 
 
 @pytest.mark.thorough
 def test_a_field_that_is_no_longer_declared_is_seen_and_goes(site: Site) -> None:
-    """The API server's default stands in its place afterwards, and the preview has said which."""
+    """The API server's default replaces it, and the preview shows that default."""
     site.edit("replicas: 1}\n      - {name: extra", "replicas: 1, priorityClass: special}\n      - {name: extra")
     special = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "special"}}
     site.cluster.apply([{**special, "value": 10}])

@@ -1,7 +1,7 @@
-"""Dynamo's real frontends and workers, as they are declared: they find each other through a real API server.
+"""Real Dynamo frontends and workers, as declared, find each other through a real API server.
 
-kwok plays the pods, so that Kubernetes' own controllers make their EndpointSlices; beside each runs the process of its
-container, with its command and its variables, and the token of its account. Only addresses are those of this machine.
+kwok simulates the pods, so that Kubernetes' controllers create their EndpointSlices. For each pod the test runs the
+process of its container, with its command, variables, and account token. Only the addresses are those of this machine.
 """
 
 import http.client
@@ -47,7 +47,7 @@ from tests.proxy.rigs.tables import write_key
 pytestmark = pytest.mark.thorough
 
 SERVER, ACCOUNT = "talk", "openai-talk"
-TOKENS = 400  # Of a long answer, which takes about three seconds.
+TOKENS = 400  # Of a long response, which takes about three seconds.
 DEFINITION = """
 images:
   - {name: dynamo, repository: registry.example.com/dynamo, tag: 1.4.2}
@@ -83,7 +83,7 @@ class Place:
     objects: list[KubernetesObject]
     stack: ExitStack
     kubeconfig: Path
-    ports: dict[str, int] = field(default_factory=dict)  # Of each pod: of the API, or of what a worker measures.
+    ports: dict[str, int] = field(default_factory=dict)  # The port of each pod's API, or of a worker's metrics.
     processes: dict[str, Process] = field(default_factory=dict)
 
     def pods(self, pool: str) -> list[KubernetesObject]:
@@ -91,25 +91,25 @@ class Place:
         return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
 
     def run(self, pod: KubernetesObject) -> None:
-        """Run what the main container of a pod runs, on this machine."""
+        """Run the process of a pod's main container on this machine."""
         (one,) = pod["spec"]["containers"]
         name = pod["metadata"]["name"]
-        told: dict[str, str] = {}
+        env: dict[str, str] = {}
         for each in one["env"]:
-            told[each["name"]] = _value(each, pod, told)
+            env[each["name"]] = _value(each, pod, env)
         port, answers = free_ports(2)
-        told |= {"KUBECONFIG": str(self.kubeconfig), "HOME": str(self.folder), **LOOPBACK}
-        told |= {"DYN_SYSTEM_PORT": str(port)} if "DYN_SYSTEM_PORT" in told else {}
-        told |= {"DYN_TCP_RESPONSE_STREAM_PORT": str(answers)} if "DYN_TCP_RESPONSE_STREAM_PORT" in told else {}
+        env |= {"KUBECONFIG": str(self.kubeconfig), "HOME": str(self.folder), **LOOPBACK}
+        env |= {"DYN_SYSTEM_PORT": str(port)} if "DYN_SYSTEM_PORT" in env else {}
+        env |= {"DYN_TCP_RESPONSE_STREAM_PORT": str(answers)} if "DYN_TCP_RESPONSE_STREAM_PORT" in env else {}
         words = [re.sub(r"^--http-port=.*", f"--http-port={port}", word) for word in one["args"]]
         words = [re.sub(r"^--model-path=.*", f"--model-path={self.folder / 'model'}", word) for word in words]
         python = environment("dynamo", "a real Dynamo (ai-dynamo)", GLIBC) / "bin" / "python"
         command = [python, *one["command"][1:], *words]
-        process = running(name, command, self.folder / f"{name}.log", os.environ | told)
+        process = running(name, command, self.folder / f"{name}.log", os.environ | env)
         self.processes[name], self.ports[name] = self.stack.enter_context(process), port
 
-    def ask(self, pod: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, str]:
-        """Return the status and the text of an answer of a pod's process; 0 where there is none."""
+    def request(self, pod: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, str]:
+        """Return the status and the text of a response from a pod's process. The status is 0 without a response."""
         asking = http.client.HTTPConnection(HOST, self.ports[pod], timeout=30)
         try:
             headers = {"content-type": "application/json"}
@@ -123,34 +123,33 @@ class Place:
 
     def chat(self, frontend: str, model: str, tokens: int = 2, **more: Any) -> tuple[int, str]:
         messages = [{"role": "user", "content": "word1"}]
-        asked = {"model": model, "messages": messages, "max_tokens": tokens, **more}
-        return self.ask(frontend, "/v1/chat/completions", asked)
+        sent = {"model": model, "messages": messages, "max_tokens": tokens, **more}
+        return self.request(frontend, "/v1/chat/completions", sent)
 
     def instances(self, frontend: str) -> set[str]:
-        """The pools, as Dynamo's namespaces, of the workers that a frontend knows, one for each."""
-        told = json.loads(self.ask(frontend, "/health")[1] or "{}").get("instances", ())
-        return {f"{one['namespace']} {one['instance_id']}" for one in told if one["endpoint"] == "generate"}
+        """The namespaces and ids of the workers that a frontend knows."""
+        known = json.loads(self.request(frontend, "/health")[1] or "{}").get("instances", ())
+        return {f"{one['namespace']} {one['instance_id']}" for one in known if one["endpoint"] == "generate"}
 
     def measured(self, worker: str, what: str = "requests_total") -> int:
-        """What a worker has measured of its calls."""
-        text = self.ask(worker, "/metrics")[1]
+        text = self.request(worker, "/metrics")[1]
         found = re.findall(rf'^dynamo_component_{what}{{[^}}]*endpoint="generate"[^}}]*}} (\d+)$', text, re.MULTILINE)
         return sum(map(int, found))
 
     def is_ready(self, pod: str, ready: bool) -> None:
-        """Say in a pod's status whether it is ready, as its kubelet does."""
+        """Set a pod's status to ready or not, as its kubelet does."""
         status = {"status": {"conditions": [{"type": "Ready", "status": str(ready)}]}}
         self.cluster.kubectl(
             "patch", "pod", pod, "-n", self.namespace, "--subresource=status", "-p", json.dumps(status)
         )
 
     def all_know(self, workers: int) -> bool:
-        """Say whether every frontend knows so many workers, and has their models: that comes a little later."""
+        """Return whether every frontend knows this number of workers, and their models, which takes longer."""
         models = {"big-v3", "tiny"} if workers == 3 else {"big-v3"}
         return all(len(self.instances(one)) == workers and models <= self.models(one) for one in self.frontends)
 
     def models(self, frontend: str) -> set[str]:
-        return {one["id"] for one in json.loads(self.ask(frontend, "/v1/models")[1] or '{"data": []}')["data"]}
+        return {one["id"] for one in json.loads(self.request(frontend, "/v1/models")[1] or '{"data": []}')["data"]}
 
     @property
     def frontends(self) -> list[str]:
@@ -158,7 +157,7 @@ class Place:
 
     @contextmanager
     def streaming(self, frontend: str) -> Iterator[tuple[list[str], str]]:
-        """A long answer that comes meanwhile, as the list of its events in the end, and the worker that makes it."""
+        """Start a long response, and yield the list of its events, complete at the end, and its worker."""
         events: list[str] = []
         work = Thread(target=lambda: events.extend(self.chat(frontend, "big-v3", TOKENS, stream=True)[1].split("\n\n")))
         work.start()
@@ -169,7 +168,6 @@ class Place:
 
 
 def _value(each: dict[str, Any], pod: KubernetesObject, before: dict[str, str]) -> str:
-    """Return the value of a variable, as the kubelet makes it."""
     if "value" in each:
         return re.sub(r"\$\((\w+)\)", lambda found: before[found[1]], str(each["value"]))
     path = each["valueFrom"]["fieldRef"]["fieldPath"].removeprefix("metadata.")
@@ -179,9 +177,8 @@ def _value(each: dict[str, Any], pod: KubernetesObject, before: dict[str, str]) 
 
 
 def whole(events: Sequence[str]) -> bool:
-    """Say whether a stream has all of its events."""
-    told = [json.loads(event.removeprefix("data: ")) for event in events if event.startswith("data: {")]
-    return len(told) >= TOKENS and events[-2] == "data: [DONE]" and not any("error" in one for one in told)
+    parts = [json.loads(event.removeprefix("data: ")) for event in events if event.startswith("data: {")]
+    return len(parts) >= TOKENS and events[-2] == "data: [DONE]" and not any("error" in one for one in parts)
 
 
 def rendered() -> tuple[Stack, list[KubernetesObject]]:
@@ -189,7 +186,7 @@ def rendered() -> tuple[Stack, list[KubernetesObject]]:
     return stack, declared(resolve(stack, ImagesLock()))
 
 
-def test_a_cluster_that_does_not_know_the_kind_is_told_of_before_anything_is_made(kube: Kubectl) -> None:
+def test_a_cluster_without_the_kind_is_reported_before_anything_is_created(kube: Kubectl) -> None:
     def hard() -> list[str]:
         found = lacks(kube, [rendered()])[rendered()[0].name]
         return [lack.what for lack in found if lack.hard and "CustomResourceDefinition" in lack.what]
@@ -271,7 +268,7 @@ def test_a_worker_that_is_not_ready_gets_no_more_calls_and_ends_the_stream_that_
     until("every frontend knows it again", lambda: place.all_know(3))
 
 
-def test_a_worker_that_is_told_to_end_finishes_its_stream(place: Place) -> None:
+def test_a_worker_finishes_its_stream_on_sigterm(place: Place) -> None:
     with place.streaming(place.frontends[0]) as (events, worker):
         os.kill(place.processes[worker].pid, signal.SIGTERM)
         assert {place.chat(one, "big-v3")[0] for one in place.frontends * 4} == {200}
@@ -286,7 +283,7 @@ def test_a_worker_that_is_told_to_end_finishes_its_stream(place: Place) -> None:
 def test_calls_of_both_models_come_through_the_proxy_by_the_table_that_is_rendered(
     place: Place, tmp_path: Path
 ) -> None:
-    """Both pools are the same frontends there; a model without a worker is told of, and the other goes on."""
+    """Both pools have the same frontends. A model without a worker is reported, and the other one still works."""
     data = named(place.objects, "ConfigMap", "inference-proxy-routing")["data"]
     tree = yaml.safe_load(data[proxy_process.ROUTING_FILE])
     pools = tree["servers"][0]["pools"]
@@ -320,7 +317,7 @@ def test_calls_of_both_models_come_through_the_proxy_by_the_table_that_is_render
         until("it is answered again", is_back)
 
 
-def test_a_frontend_that_is_told_to_end_finishes_its_stream(place: Place) -> None:
+def test_a_frontend_finishes_its_stream_on_sigterm(place: Place) -> None:
     going, staying = place.frontends
     began = time.monotonic()
     with place.streaming(going) as (events, _):

@@ -1,4 +1,4 @@
-"""Placements on nodes that carry only what the programs publish that each placement may rely on."""
+"""Placements on nodes with only the labels and resources of the programs that each placement may rely on."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -114,7 +114,7 @@ PLACEMENTS: list[tuple[str, str, set[str]]] = [
 def test_a_pod_demands_nothing_that_its_placement_may_not_rely_on(
     tmp_path: Path, placement: str, cut: str, programs: set[str]
 ) -> None:
-    """These programs publish every label, resource and device that the pod names; no other program has to run."""
+    """These programs publish every label, resource and device that the pod names. It needs no other program."""
     definition = defined(tmp_path, [placement], [f"{{product: {A100}, nodes: 1, perNode: 2, {cut}}}"])
     (stack,) = definition.stacks
     ((_, _, pool),) = stack.pools()
@@ -155,7 +155,7 @@ BY_PLUGIN = (
 def test_pods_start_where_no_other_program_runs_and_preflight_finds_nothing_amiss(
     tmp_path: Path, make_cluster: MakeCluster, pools: Sequence[str], gpus: Sequence[str], program: str
 ) -> None:
-    """A real scheduler; neither GPU Feature Discovery nor the MIG manager labels these nodes."""
+    """With a real scheduler. Neither GPU Feature Discovery nor the MIG manager labels these nodes."""
     definition = defined(tmp_path, pools, gpus, replicas=2)
     (stack,) = definition.stacks
     nodes = nodes_of(stack.data_plane, definition.stacks)
@@ -171,10 +171,9 @@ def test_pods_start_where_no_other_program_runs_and_preflight_finds_nothing_amis
 
 
 def _hard(cluster: LocalCluster, definition: Definition) -> list[str]:
-    """Return what preflight reports that would keep these stacks from starting."""
-    asked = [(stack, [*render(stack, definition).objects]) for stack in definition.stacks]
+    wanted = [(stack, [*render(stack, definition).objects]) for stack in definition.stacks]
     with pytest.MonkeyPatch.context() as patch:
         for name, value in cluster.environment().items():
             patch.setenv(name, value)
-        found = lacks(Kubectl(cluster.context), asked)
+        found = lacks(Kubectl(cluster.context), wanted)
     return [lack.what for each in found.values() for lack in each if lack.hard]

@@ -1,4 +1,4 @@
-"""An environment in Helm's own hands, and on its way from one engine to another: nothing is made anew."""
+"""An environment managed by Helm alone, and moved from one engine to another: nothing is re-created."""
 
 import shutil
 import subprocess
@@ -20,7 +20,7 @@ EVERYTHING = f"{KINDS},pods"
 @pytest.mark.thorough
 @PULUMI
 def test_from_helm_to_pulumi_and_back(site: Site) -> None:
-    """Each engine refuses what is the other's, says so, and adopts it when it is told to."""
+    """Each engine refuses a stack of the other with a message, and adopts it with --adopt."""
     site.up(engine="helm")
     settled(site.cluster, f"{site.prefix}-dev")
     before = site.state("uid", EVERYTHING)
@@ -45,7 +45,7 @@ def test_from_helm_to_pulumi_and_back(site: Site) -> None:
     assert site.release() == "deployed"
     assert site.changes() == []
 
-    # What is no longer declared goes with either: nobody of before holds it.
+    # Either engine removes objects that are no longer declared, because no former owner holds them.
     site.edit("      - {name: extra, loading: {mode: on-demand, capacity: 1Gi}, replicas: 1}\n", "")
     site.edit("proxy:\n  replicas: 1", "proxy:\n  autoscaling: {min: 2, max: 6}")
     site.up(engine="helm")
@@ -53,7 +53,6 @@ def test_from_helm_to_pulumi_and_back(site: Site) -> None:
 
 
 def apply_rendered(site: Site) -> None:
-    """Render dev-lab and apply its files as docs/helm.md says."""
     site.run("render", "--out", str(site.folder / "rendered"), "--stack", "dev-lab")
     options = "--server-side", "--force-conflicts", "--field-manager=helm"
     site.kubectl("apply", *options, "--filename", str(site.folder / "rendered" / "dev-lab"))
@@ -61,7 +60,7 @@ def apply_rendered(site: Site) -> None:
 
 @pytest.mark.thorough
 @HELM
-def test_one_of_two_environments_leaves_helm_and_nothing_is_made_anew(site: Site) -> None:
+def test_one_of_two_environments_leaves_helm_and_nothing_is_recreated(site: Site) -> None:
     site.edit("{name: dev, ", "{name: dev, labels: {example.com/owner: me}, ")
     for stack in ("dev-lab", "prod-lab"):
         site.up(stack=stack)
@@ -74,7 +73,7 @@ def test_one_of_two_environments_leaves_helm_and_nothing_is_made_anew(site: Site
     assert site.state("uid") == before
     assert site.changes("dev-lab") == site.changes("prod-lab") == []
 
-    # What is taken out of the definition later goes too, since the fields have kept their one owner.
+    # Fields that are removed from the definition later disappear, because they have only one owner.
     site.edit("labels: {example.com/owner: me}, ", "")
     apply_rendered(site)
     (namespace,) = (item for item in site.cluster.get("namespaces") if item["metadata"]["name"] == f"{site.prefix}-dev")
@@ -82,7 +81,7 @@ def test_one_of_two_environments_leaves_helm_and_nothing_is_made_anew(site: Site
     assert site.state("uid") == before
 
 
-# ---- the packaged chart: what docs/helm.md tells people to type, typed ----
+# ---- the packaged chart, with the commands of docs/helm.md ----
 
 OLDER = "0.0.9"
 
@@ -99,7 +98,7 @@ def values(site: Site) -> Path:
 
 @pytest.fixture(scope="module")
 def charts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Packages of today's chart and of an older one, which probed less often."""
+    """Packages of the current chart and of an older one with rarer probes."""
     folder = tmp_path_factory.mktemp("charts")
     old = folder / "old" / "tidegate"
     shutil.copytree(CHART, old)
@@ -117,7 +116,7 @@ def charts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def test_install_upgrade_from_the_chart_before_rollback_and_uninstall(
     site: Site, values: Path, charts: tuple[Path, Path]
 ) -> None:
-    """Every step by plain Helm; volumes outlive all of them."""
+    """Every step with plain Helm. Volumes survive all of them."""
     older, today = charts
     where = ["--namespace", f"{site.prefix}-dev"]
     wait = ["--wait", "--timeout", "900s"]
@@ -133,7 +132,7 @@ def test_install_upgrade_from_the_chart_before_rollback_and_uninstall(
     settled(site.cluster, f"{site.prefix}-dev")
     assert site.changes() == [], "what plain Helm installed is what `tidegate up` would"
     after = site.state("uid")
-    assert after == {key: item["metadata"]["uid"] for key, item in before.items()}, "nothing was made anew"
+    assert after == {key: item["metadata"]["uid"] for key, item in before.items()}, "nothing was re-created"
     site.up()
     assert site.changes() == []
 
@@ -158,7 +157,7 @@ def test_install_upgrade_from_the_chart_before_rollback_and_uninstall(
 @HELM
 @pytest.mark.parametrize("command", ["tidegate", "helm"])
 def test_what_kubectl_applied_is_adopted(site: Site, values: Path, charts: tuple[Path, Path], command: str) -> None:
-    """By `tidegate up --adopt`, or by plain Helm as docs/helm.md says: objects and pods stay the ones that they are."""
+    """With `tidegate up --adopt`, or with plain Helm as in docs/helm.md. Objects and pods stay the same."""
     site.cluster.apply(site.rendered("dev-lab").objects)
     settled(site.cluster, f"{site.prefix}-dev")
     before = site.state("uid", EVERYTHING)
@@ -192,6 +191,5 @@ def test_what_kubectl_applied_is_adopted(site: Site, values: Path, charts: tuple
         "kubectl delete secret --namespace <namespace> --selector owner=helm,name=<stack>",
     ],
 )
-def test_what_is_typed_here_is_what_the_documentation_tells_people_to_type(typed: str) -> None:
-    """With other options there, nobody would have run the command."""
+def test_the_commands_here_are_those_of_the_documentation(typed: str) -> None:
     assert typed in (ROOT / "docs" / "helm.md").read_text("utf-8")

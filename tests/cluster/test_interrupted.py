@@ -1,4 +1,4 @@
-"""The next `up` finishes a Helm release that a killed run left; and two runs never work at the same time."""
+"""The next `up` finishes a Helm release that a killed run left, and two runs never work at the same time."""
 
 import os
 import signal
@@ -17,8 +17,8 @@ from .world import HELM, Site, read_until, settled
 
 @pytest.mark.thorough
 @HELM
-def test_a_release_that_was_left_pending_is_finished_without_starting_a_pod_anew(site: Site) -> None:
-    """As a Helm that was killed while it waited leaves it."""
+def test_a_release_that_was_left_pending_is_finished_without_restarting_a_pod(site: Site) -> None:
+    """A Helm that was killed while it waited leaves such a release."""
     site.up()
     settled(site.cluster, f"{site.prefix}-dev")
     pods = site.state("uid", "pods")
@@ -43,10 +43,10 @@ def test_a_release_that_was_left_pending_is_finished_without_starting_a_pod_anew
 @pytest.mark.thorough
 @HELM
 def test_a_release_that_was_left_uninstalling_is_taken_down_first(site: Site) -> None:
-    """As a Helm that was killed in `tidegate down` leaves it: no upgrade of such a release is possible."""
+    """A Helm that was killed in `tidegate down` leaves such a release, which cannot be upgraded."""
     site.up()
     service = site.objects()["Service", f"{site.prefix}-dev", "small-main"]["metadata"]["uid"]
-    # A finalizer of somebody keeps one object, and Helm waits for it.
+    # A finalizer keeps one object, and Helm waits for it.
     holding = '{"metadata":{"finalizers":["test.invalid/hold"]}}'
     site.kubectl("patch", "configmap", "inference-proxy-settings", "--type=merge", f"--patch={holding}")
     down = subprocess.Popen(
@@ -70,9 +70,9 @@ def test_a_release_that_was_left_uninstalling_is_taken_down_first(site: Site) ->
     assert site.changes() == []
 
 
-# ---- the Lease of a run: whose it is decides who may give it up ----
+# ---- the Lease of a run: only its holder can release it ----
 
-THEIRS = '{"spec": {"holderIdentity": "somebody@elsewhere, process 7"}}'
+THEIRS = '{"spec": {"holderIdentity": "user@elsewhere, process 7"}}'
 
 
 def test_a_run_knows_when_another_one_has_taken_its_lease(
@@ -83,7 +83,7 @@ def test_a_run_knows_when_another_one_has_taken_its_lease(
         hold.ensure_held()
         kube.run("patch", "lease", lease.NAME, "-n", namespace, "--type=merge", "--patch", THEIRS)
         until("it is noticed", lambda: hold.lost)
-        with pytest.raises(CommandError, match="somebody@elsewhere, process 7 has taken over"):
+        with pytest.raises(CommandError, match="user@elsewhere, process 7 has taken over"):
             hold.ensure_held()
     assert kube.get("lease", lease.NAME, namespace) is not None, "it is left to the other run"
 

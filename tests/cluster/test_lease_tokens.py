@@ -1,4 +1,4 @@
-"""A real API server signs the tokens of proxies' pods, and an eviction policy verifies them by its keys."""
+"""A real API server signs the tokens of proxies' pods, and an eviction policy verifies them with its keys."""
 
 import asyncio
 from pathlib import Path
@@ -20,7 +20,7 @@ def pod(name: str, namespace: str, account: str) -> dict[str, Any]:
 
 
 class Tokens:
-    """An environment's namespace, and another one in which an attacker may do everything."""
+    """An environment's namespace, and another one in which an attacker has all rights."""
 
     def __init__(self, cluster: LocalCluster, prefix: str) -> None:
         self.cluster = cluster
@@ -40,7 +40,7 @@ class Tokens:
         return self.make(account, "--bound-object-kind=Pod", f"--bound-object-name={account}-a", **more)
 
     def mount(self, folder: Path) -> Path:
-        """Write what the kubelet mounts for a policy."""
+        """Write the files that the kubelet mounts for a policy."""
         folder.mkdir()
         (folder / "token").write_text(self.bound(SERVER, audience=""))
         (folder / "namespace").write_text(self.here)

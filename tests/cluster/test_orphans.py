@@ -1,33 +1,33 @@
-"""What leaves the definition is not forgotten: a preview shows it, and `tidegate down` needs no definition of it."""
+"""A preview shows environments that left the definition, and `tidegate down` removes them without a definition."""
 
 from .test_down import WHAT_A_NAMESPACE_HAS, everything_in
 from .world import Site
 
 
 def preview(site: Site, *arguments: str) -> tuple[str, str]:
-    """Return what a preview of the cluster says, and its page."""
+    """Return the output of a preview of the cluster, and its page."""
     path = site.folder / "preview.md"
     ended = site.run("preview", "--cluster", site.cluster.context, "--summary", str(path), *arguments)
     return ended.out, path.read_text("utf-8")
 
 
 def test_an_environment_that_left_the_definition_is_seen_and_taken_down_and_its_volumes_stay(site: Site) -> None:
-    """Nothing of the one that is still described is touched."""
+    """The other environment stays untouched."""
     site.up(stack=None)
     namespace, kept = f"{site.prefix}-dev", ("PersistentVolume", "PersistentVolumeClaim")
     before = site.state("uid")
     site.edit(f"  - {{name: dev, namespace: {namespace}}}\n", "")
     site.edit("environments: [dev, prod]", "environments: [prod]")
-    if site.engine == "pulumi":  # who tidies up takes this file away too
+    if site.engine == "pulumi":  # A user who tidies up removes this file too.
         (site.checkout / "stacks" / "Pulumi.dev-lab.yaml").unlink()
 
-    said, page = preview(site)
+    output, page = preview(site)
     command = f"tidegate down {site.definition} --cluster tests --stack dev-lab"
     assert page.startswith("**⚠️ 2 stacks: 1 ORPHANED, 1 unchanged**")
     assert "- **ORPHANED** <code>dev-lab</code> **is no longer described" in page
-    assert f"namespace {namespace}, since " in said
-    assert f"objects by {site.engine.title()})" in said
-    assert f"To remove them: {command}\n" in said
+    assert f"namespace {namespace}, since " in output
+    assert f"objects by {site.engine.title()})" in output
+    assert f"To remove them: {command}\n" in output
     ended = site.down(stack="dev-lap", ok=False)
     assert ended.code == 2
     assert "did you mean dev-lab? There are: prod-lab, dev-lab. Only the cluster has: dev-lab." in ended.err
@@ -40,7 +40,7 @@ def test_an_environment_that_left_the_definition_is_seen_and_taken_down_and_its_
     assert everything_in(site, namespace) == WHAT_A_NAMESPACE_HAS | claims
     left = {key: uid for key, uid in before.items() if key[0] in kept or key[1].endswith("-prod")}
     assert site.state("uid") == left
-    said, page = preview(site)
+    output, page = preview(site)
     assert page.startswith("**✅ 1 stack: 1 unchanged**")
-    assert "dev-lab" not in said + page
+    assert "dev-lab" not in output + page
     assert site.down(ok=False).code == 2

@@ -1,4 +1,4 @@
-"""Where pods land on real control planes: the real scheduler, real controllers, simulated nodes."""
+"""Placement of pods with the real scheduler and real controllers on simulated nodes."""
 
 import json
 from collections.abc import Iterator
@@ -21,14 +21,14 @@ A100, H100 = "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3"
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """A data plane with GPUs handed out in every way, and one environment that uses them all."""
+    """A data plane with GPUs in every kind of partition, and one environment that uses them all."""
     definition = read_definition(EVERYTHING)
     nodes = [item for plane in definition.header.data_planes for item in nodes_of(plane, definition.stacks)]
     with LocalCluster.start(tmp_path_factory.mktemp("everything"), name="everything", nodes=nodes) as running:
         objects = objects_of(definition)
         prepare(running, objects)
         running.apply(objects)
-        # The claim that the definition takes for granted, by the volume that somebody made for it.
+        # The claim that the definition expects, with the volume for it.
         running.apply(CLAIMED)
         until("the proxy has been scaled", lambda: _replicas(running, "inference-prod", "inference-proxy") == 3)
         settled(running, "inference-prod")
@@ -50,7 +50,7 @@ CLAIMED = [
 
 
 def devices(cluster: LocalCluster, namespace: str) -> dict[str, tuple[str, str]]:
-    """Return each pod's devices and its node's product; fails for a pod that is not Ready on a node."""
+    """Return each pod's devices and its node's product. Fails for a pod that is not Ready on a node."""
     products = {item["metadata"]["name"]: item["metadata"]["labels"].get(PRODUCT, "") for item in cluster.get("nodes")}
     claims = {item["metadata"]["name"]: item for item in cluster.get("resourceclaims", namespace=namespace)}
     found = {}
@@ -71,7 +71,7 @@ def _replicas(cluster: LocalCluster, namespace: str, name: str) -> int:
 
 
 def test_pods_land_on_mig_single_mixed_whole_shared_and_dra_nodes(everything: LocalCluster) -> None:
-    """Every way of handing out a GPU, side by side in one data plane; none takes another's."""
+    """Every kind of GPU partition in one data plane. None uses a device of another."""
     found = devices(everything, "inference-prod")
     expected = {
         "preload-mixed-0": ("1 nvidia.com/mig-2g.20gb", A100),
@@ -107,10 +107,10 @@ RUN_OUT_TOO = [
 @pytest.mark.parametrize(
     ("workload", "fit", "why"), [*RUN_OUT, *(pytest.param(*row, marks=pytest.mark.thorough) for row in RUN_OUT_TOO)]
 )
-def test_when_slices_run_out_a_pod_waits_and_says_why(
+def test_when_slices_run_out_a_pod_waits_with_a_reason(
     everything: LocalCluster, workload: str, fit: int, why: str
 ) -> None:
-    """One replica more than there are slices: all but one run, and the last one waits for a slice of its kind."""
+    """With one replica more than there are slices, the last one waits for a slice of its kind."""
     before = everything.get("statefulset", workload, "inference-prod")["spec"]["replicas"]
     everything.kubectl("scale", "statefulset", workload, f"--replicas={fit + 1}", "-n", "inference-prod")
     try:
@@ -125,14 +125,14 @@ def test_when_slices_run_out_a_pod_waits_and_says_why(
             return [pod for pod in pods if pod not in ready and len(ready) == fit]
 
         (pod,) = until(f"{fit} of {fit + 1} run", waiting)
-        words = until("the scheduler has said why", lambda: _said(everything, pod["metadata"]["name"]))
+        words = until("the scheduler has a reason", lambda: _reason(everything, pod["metadata"]["name"]))
         assert why in words
     finally:
         everything.kubectl("scale", "statefulset", workload, f"--replicas={before}", "-n", "inference-prod")
         settled(everything, "inference-prod")
 
 
-def _said(cluster: LocalCluster, name: str) -> str:
+def _reason(cluster: LocalCluster, name: str) -> str:
     conditions = cluster.get("pod", name, "inference-prod")["status"].get("conditions", ())
     return next((str(each.get("message", "")) for each in conditions if each["type"] == "PodScheduled"), "")
 
@@ -146,16 +146,16 @@ def _said(cluster: LocalCluster, name: str) -> str:
     ids=lambda file: file.stem,
 )
 def test_the_api_server_accepts_every_object(cluster: LocalCluster, file: Path) -> None:
-    """A dry run on the server, strict about misspelt fields, with every custom kind as its operator defines it."""
+    """A strict dry run on the server, with the operators' definitions of every custom kind."""
     definition = read_definition(file)
     for stack in definition.stacks:
         objects = objects_of(definition, stack.name)
         prepare(cluster, objects)
-        # A dry run makes no namespace for the objects in it, and so they are tried in one that is there.
+        # A dry run does not create the namespace of the objects, so they use an existing one.
         moved = [_in_default(item) for item in objects]
-        said = cluster.apply(moved, "--dry-run=server", "--validate=strict", timeout=120)
-        assert len(said.splitlines()) == len(objects)
-        assert all(line.endswith("serverside-applied (server dry run)") for line in said.splitlines())
+        applied = cluster.apply(moved, "--dry-run=server", "--validate=strict", timeout=120)
+        assert len(applied.splitlines()) == len(objects)
+        assert all(line.endswith("serverside-applied (server dry run)") for line in applied.splitlines())
 
 
 def _in_default(item: Object) -> Object:
@@ -166,7 +166,7 @@ def _in_default(item: Object) -> Object:
 
 @pytest.mark.thorough
 def test_with_everything_switched_on_an_apply_of_the_same_changes_nothing(everything: LocalCluster) -> None:
-    """Every kind and field, also after the API server has filled in all defaults; what was scaled is put back first."""
+    """Every kind and field, also after the API server has set all defaults. The test reverts scaling first."""
     objects = objects_of(read_definition(EVERYTHING))
     everything.apply(objects)
     settled(everything, "inference-prod")
@@ -176,9 +176,9 @@ def test_with_everything_switched_on_an_apply_of_the_same_changes_nothing(everyt
 
 
 def _versions(cluster: LocalCluster, objects: list[Object]) -> dict[tuple[str, str, str], Any]:
-    """Return each object as the cluster has it, with who has last written what of it and when, without its status.
+    """Return each live object with its managed fields, without its status.
 
-    Controllers write the status whenever they like, which makes new versions of an object.
+    Controllers write the status at any time, which changes the version of an object.
     """
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
     found = {}

@@ -1,4 +1,4 @@
-"""A platform of one's own on a control plane: brought up, rolled out plane after plane, and taken down."""
+"""A separate platform on a control plane: `up`, a rollout over planes, and `down`."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from tests.rollout.init.conftest import Program, commit, program
 
 from .world import objects_of, settled
 
-__all__ = ["program"]  # a fixture of the tests of `tidegate init`
+__all__ = ["program"]  # A fixture of the tests of `tidegate init`.
 DIGEST = f"sha256:{'0' * 64}"
 
 

@@ -1,4 +1,4 @@
-"""What a cluster lacks, each with the command that shows it; where something would never start, nothing is made."""
+"""Preflight reports what a cluster lacks, with a command that shows it, and stops if a pod could never start."""
 
 import json
 import shlex
@@ -11,14 +11,14 @@ from lab.local_cluster.nodes import cpu_node, mig_mixed, mig_single
 from tests.processes import until
 
 from .conftest import MakeCluster
-from .world import HELM, Site, somebody
+from .world import HELM, Site, user_with
 
 A100 = "NVIDIA-A100-SXM4-80GB"
 GPUS = f"gpus: [{{nodes: 2, product: {A100}, perNode: 8, mig: {{slices: {{1g.10gb: 7}}}}}}]"
 
 
 def lacks(site: Site, code: int) -> dict[str, Any]:
-    """What dev lacks, hard or not, by what it says first."""
+    """The preflight findings about dev, by their first sentence."""
     where = ("--cluster", site.cluster.context, "--stack", "dev-lab")
     ended = site.run("preflight", *where, "--json", ok=False)
     assert ended.code == code, ended.text
@@ -32,7 +32,7 @@ def one_of(found: dict[str, Any], begin: str) -> Any:
 
 @HELM
 def test_what_would_never_start_stops_an_up_before_the_first_object(site: Site) -> None:
-    """A class, a driver, a device and a label that nothing here has; each is seen with the command that is told."""
+    """A missing class, driver, device and label. The test runs the command of each finding."""
     of_extra = "priorityClass: never-made, nodeSelector: {disk: fast}"
     staging = "staging: {kind: volume, size: 1Gi, storageClass: no-class}"
     site.edit(
@@ -74,7 +74,7 @@ def test_what_would_never_start_stops_an_up_before_the_first_object(site: Site) 
 
 
 @HELM
-def test_a_secret_is_waited_for_with_its_namespace_and_asked_for_once_that_is_there(site: Site) -> None:
+def test_a_secret_is_awaited_with_its_namespace_and_required_once_that_exists(site: Site) -> None:
     site.edit("auth: {oidc", "auth: {apiKeys: {secret: keys}, oidc")
     secret = f"Secret {site.prefix}-dev/keys does not exist"
     assert one_of(lacks(site, code=0), secret)["level"] == "advisory"
@@ -87,14 +87,14 @@ def test_a_secret_is_waited_for_with_its_namespace_and_asked_for_once_that_is_th
 
 
 @HELM
-def test_who_may_not_look_is_told_so_and_not_stopped(site: Site) -> None:
+def test_missing_read_permission_is_reported_and_does_not_stop(site: Site) -> None:
     site.edit("capacity: 1Gi}, replicas: 1}", "capacity: 1Gi}, replicas: 1, nodeSelector: {disk: fast}}")
-    nodes = somebody(site.cluster, f"{site.prefix}-nodes", ("", "namespaces,nodes", "get,list"))
+    nodes = user_with(site.cluster, f"{site.prefix}-nodes", ("", "namespaces,nodes", "get,list"))
     site.environment = {**site.environment, "KUBECONFIG": str(nodes)}
-    told = one_of(lacks(site, code=0), "no node has the labels disk=fast")["what"]
-    assert told.endswith("unless an autoscaler adds nodes"), "nobody knows whether there is one"
+    what = one_of(lacks(site, code=0), "no node has the labels disk=fast")["what"]
+    assert what.endswith("unless an autoscaler adds nodes"), "there may be an autoscaler"
     kinds = "namespaces,configmaps"
-    user = somebody(site.cluster, f"{site.prefix}-blind", ("", kinds, "get,list"))
+    user = user_with(site.cluster, f"{site.prefix}-blind", ("", kinds, "get,list"))
     site.environment = {**site.environment, "KUBECONFIG": str(user)}
     found = lacks(site, code=0)
     assert "nodes" in one_of(found, "you lack permission to list ")["what"]
@@ -116,7 +116,6 @@ def test_an_autoscaler_that_may_add_nodes_makes_a_missing_node_an_advisory(site:
 
 
 def agents(cluster: LocalCluster, name: str, *arguments: str) -> None:
-    """Have the cluster run a DaemonSet of this name."""
     meta = {"name": name, "namespace": "kube-system"}
     pod = {"containers": [{"name": "c", "image": "agent:1", "args": [*arguments]}]}
     template = {"metadata": {"labels": {"app": name}}, "spec": pod}
@@ -127,7 +126,7 @@ def agents(cluster: LocalCluster, name: str, *arguments: str) -> None:
 @pytest.mark.thorough
 @HELM
 def test_a_cluster_as_it_is_declared_lacks_nothing(site: Site, make_cluster: MakeCluster) -> None:
-    """In one of its own, with a CNI that is known, and nodes cut in either strategy."""
+    """In a separate cluster, with a known CNI, and nodes with either MIG strategy."""
     nodes = [mig_mixed("a", A100, 8, {"1g.10gb": 7}), mig_mixed("b", A100, 8, {"1g.10gb": 7}), cpu_node("cpu")]
     own = make_cluster([*nodes, mig_single("c", "NVIDIA-H100-80GB-HBM3", 2, "3g.40gb", 2)], "whole")
     site.edit("context: tests,", "context: whole,")

@@ -1,4 +1,4 @@
-"""A cluster that refuses: the message names the object, the rule, and what to do."""
+"""If a cluster refuses an object, the message names the object, the rule, and the remedy."""
 
 import re
 import signal
@@ -9,20 +9,20 @@ from rollout.kubectl import Kubectl, as_list
 from stacks.command import CommandError
 from tests.processes import until
 
-from .world import HELM, Site, read_until, somebody
+from .world import HELM, Site, read_until, user_with
 
 NO_NODE_HAS_THAT = 'resources: {cpu: "5000", memory: 8Gi}'
 
 
 @HELM
-def test_what_a_pod_waits_for_is_said_in_the_schedulers_words_and_ctrl_c_leaves_nothing_pending(
+def test_a_waiting_pod_is_shown_with_the_schedulers_reason_and_ctrl_c_leaves_nothing_pending(
     site: Site,
 ) -> None:
-    """The person at the terminal sees what is missing, and may stop; the next `up` goes on."""
+    """The user sees what is missing, and can stop. The next `up` continues."""
     site.edit("replicas: 1}\n      - {name: extra", f"replicas: 1, {NO_NODE_HAS_THAT}}}\n      - {{name: extra")
     process = site.start("--keep-going")
-    said = read_until(process, "Insufficient cpu")
-    assert "waiting: StatefulSet small-main: 0 of 1 pods are available; pod small-main-0: Unschedulable" in said
+    output = read_until(process, "Insufficient cpu")
+    assert "waiting: StatefulSet small-main: 0 of 1 pods are available; pod small-main-0: Unschedulable" in output
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=900)
     assert process.returncode == 130, err
@@ -30,8 +30,8 @@ def test_what_a_pod_waits_for_is_said_in_the_schedulers_words_and_ctrl_c_leaves_
     assert site.release() == "failed"
 
 
-def test_rbac_is_named_with_who_may_not_do_what_and_how_to_check(site: Site) -> None:
-    """Somebody who may do nothing, and somebody who may do all but one thing."""
+def test_rbac_is_named_with_user_missing_right_and_a_command_to_check(site: Site) -> None:
+    """A user without rights, and a user with all rights except one."""
     nobody = site.cluster.user("nobody")
     mine = site.environment
     site.environment = {**mine, "KUBECONFIG": str(nobody)}
@@ -43,7 +43,7 @@ def test_rbac_is_named_with_who_may_not_do_what_and_how_to_check(site: Site) -> 
 
     kinds = "namespaces,secrets,configmaps,serviceaccounts,persistentvolumes,persistentvolumeclaims,leases"
     some = (("*", "*", "get,list,watch"), (",coordination.k8s.io", kinds, "*"), ("networking.k8s.io,policy", "*", "*"))
-    most = somebody(site.cluster, "most", *some)
+    most = user_with(site.cluster, "most", *some)
     site.environment = {**mine, "KUBECONFIG": str(most)}
     ended = site.up(ok=False)
     assert ended.code == 1
@@ -65,7 +65,7 @@ REFUSED_BY_A_POLICY = {
 
 
 def test_an_admission_policy_is_named_with_its_words_and_a_preview_knows_it_before(site: Site) -> None:
-    """A rule of the cluster, which nobody here can know."""
+    """A rule of the cluster that Tidegate cannot know."""
     name = f"{site.prefix}-rule"
     group = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
     where = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": f"{site.prefix}-dev"}}}
@@ -87,10 +87,10 @@ def test_an_admission_policy_is_named_with_its_words_and_a_preview_knows_it_befo
     assert words in ended.err
 
 
-def test_what_cannot_be_changed_in_place_says_how_to_replace_it_while_its_pods_go_on(
+def test_an_immutable_field_is_reported_with_a_command_to_replace_the_object_while_pods_continue(
     kube: Kubectl, namespace: str
 ) -> None:
-    """In the API server's real words too."""
+    """With the real messages of the API server."""
     labels = {"app": "main"}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "m", "image": "registry.test/m:1"}]}}
     spec = {"serviceName": "one", "replicas": 0, "selector": {"matchLabels": labels}, "template": template}

@@ -1,4 +1,4 @@
-"""Names that change: what stands goes on under either engine, no pod is started anew and no object is deleted."""
+"""Changed names with either engine: objects and pods continue, no pod restarts and no object is deleted."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,14 +16,14 @@ NOW = "dev-west-1"
 
 
 def up(site: Site) -> dict[str, Any]:
-    """Bring dev up and return what must stay as it is."""
+    """Run `up` of dev, and return what must not change."""
     site.up()
     settled(site.cluster, f"{site.prefix}-dev")
     return standing(site)
 
 
 def standing(site: Site) -> dict[str, Any]:
-    """Return the identity of every object in the cluster, and since when each pod's containers run."""
+    """Return the uid of every object in the cluster, and the start time of each pod's containers."""
     pods = {
         key[2]: (item["status"]["startTime"], [one["restartCount"] for one in item["status"]["containerStatuses"]])
         for key, item in site.objects("pods").items()
@@ -38,7 +38,6 @@ def previewed(site: Site, stack: str = NOW) -> str:
 
 
 def known_as(site: Site) -> set[str]:
-    """Return the names under which the engine knows dev."""
     if site.engine == "helm":
         listed = site.helm("list", "--namespace", f"{site.prefix}-dev", "--short").out
         return set(listed.split())
@@ -46,19 +45,19 @@ def known_as(site: Site) -> set[str]:
 
 
 def test_a_data_plane_is_renamed_under_running_pods(site: Site) -> None:
-    """Its former name is needed for the move alone."""
+    """Only the move needs its former name."""
     before = up(site)
     site.edit(*PLANE)
-    said = previewed(site)
-    assert said.count("data plane west-1, formerly lab: ") == 2, "on the terminal and on the page"
-    assert "WEAKER" not in said
+    output = previewed(site)
+    assert output.count("data plane west-1, formerly lab: ") == 2, "on the terminal and on the page"
+    assert "WEAKER" not in output
     site.up(stack=NOW)
     assert standing(site) == before
     assert known_as(site) == {NOW}
     assert site.changes(NOW) == []
-    said = previewed(site)
-    assert "1 stack: 1 unchanged" in said
-    assert "formerly" not in said
+    output = previewed(site)
+    assert "1 stack: 1 unchanged" in output
+    assert "formerly" not in output
 
     site.edit("formerly: [lab], ", "")
     for _ in range(2):
@@ -66,13 +65,13 @@ def test_a_data_plane_is_renamed_under_running_pods(site: Site) -> None:
     site.edit("replicas: 1}\n      - {name: extra", "replicas: 2}\n      - {name: extra")
     site.up(stack=NOW)
     found = standing(site)["uids"]
-    assert found.items() > before["uids"].items(), "one more pod, and nothing made anew"
+    assert found.items() > before["uids"].items(), "one more pod, and nothing re-created"
     assert site.changes(NOW) == []
 
 
 @pytest.mark.thorough
 def test_all_else_keeps_the_names_that_its_objects_have(site: Site) -> None:
-    """An environment, a server, a pool and a dataset are called otherwise; clients see the new names."""
+    """An environment, a server, a pool and a dataset get new names, which clients see."""
     before = up(site)
     for old, new in (
         ("{name: dev, ", "{name: development, formerly: [dev], "),
@@ -88,16 +87,16 @@ def test_all_else_keeps_the_names_that_its_objects_have(site: Site) -> None:
         site.edit(old, new)
     site.edit(*PLANE)
     stack = "development-west-1"
-    said = previewed(site, stack)
+    output = previewed(site, stack)
     for line in (
         "environment development, formerly dev",
         "server fast, formerly small: its objects keep the name small",
         "pool first of server fast, formerly main: its objects keep the name main",
         "dataset weights, formerly models: its objects keep the name models",
     ):
-        assert line in said
-    assert "WEAKER" not in said
-    assert "DELETED" not in said
+        assert line in output
+    assert "WEAKER" not in output
+    assert "DELETED" not in output
     site.up(stack=stack)
     assert standing(site) == before
     assert known_as(site) == {stack}
@@ -116,7 +115,7 @@ def test_a_move_that_was_stopped_is_finished_by_the_next_up(site: Site, monkeypa
     before = up(site)
     site.edit(*PLANE)
     site.kubectl("create", "secret", "generic", "somebodys")
-    site.kubectl("label", "secret", "somebodys", "owner=helm", "name=dev-lab")  # no record, for all its labels
+    site.kubectl("label", "secret", "somebodys", "owner=helm", "name=dev-lab")  # Not a record, despite its labels.
 
     def stopped(*_: Any, **__: Any) -> str:
         raise CommandError("stopped")
@@ -158,12 +157,12 @@ def test_a_state_whose_move_was_stopped_is_moved_by_the_next_up(site: Site, monk
 
 @pytest.mark.thorough
 @HELM
-def test_without_its_former_name_it_is_another_stack_and_the_message_says_how_to_say_it(site: Site) -> None:
+def test_without_its_former_name_it_is_another_stack_and_the_message_names_the_key(site: Site) -> None:
     before = up(site)
     site.edit("{name: lab, ", "{name: west-1, ")
-    said = previewed(site)
-    assert "lab brought this up, not data plane west-1: `tidegate up` refuses" in said
-    assert "formerly lab" not in said
+    output = previewed(site)
+    assert "lab brought this up, not data plane west-1: `tidegate up` refuses" in output
+    assert "formerly lab" not in output
     ended = site.up(stack=NOW, ok=False)
     assert "was brought up with Helm, as release dev-lab" in ended.err
     assert "add that under formerly of its data plane or environment" in ended.err
@@ -172,7 +171,7 @@ def test_without_its_former_name_it_is_another_stack_and_the_message_says_how_to
 
 @pytest.mark.thorough
 @PULUMI
-def test_a_plain_pulumi_up_is_told_who_moves_the_state(site: Site) -> None:
+def test_a_plain_pulumi_up_reports_the_command_that_moves_the_state(site: Site) -> None:
     before = up(site)
     site.edit(*PLANE)
     ended = site._by_hand("pulumi", "preview", "--stack", "dev-lab", "--non-interactive", ok=False)

@@ -1,4 +1,4 @@
-"""What a preview says restarts is what a real control plane restarts: for edits of a definition, and of objects."""
+"""A preview lists exactly the restarts of a real control plane, for edits of a definition and of objects."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,7 +22,7 @@ WORKLOADS = "deployments,statefulsets"
 
 
 class Environment:
-    """The reference's dev in the shared cluster, and what became of each workload of it."""
+    """The reference's dev in the shared cluster, with the state of its workloads."""
 
     def __init__(self, cluster: LocalCluster, prefix: str, folder: Path) -> None:
         self.cluster = cluster
@@ -32,7 +32,6 @@ class Environment:
         self.objects = self.edited({})
 
     def edited(self, edits: dict[str, str]) -> list[Object]:
-        """Return the objects of the definition with texts replaced."""
         text = self.text
         for old, new in edits.items():
             assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times"
@@ -41,12 +40,11 @@ class Environment:
         return objects_of(read_definition(self.definition), STACK)
 
     def apply(self, objects: list[Object]) -> None:
-        """Apply objects and wait until their controllers have taken notice."""
+        """Apply objects and wait until their controllers have observed them."""
         self.cluster.apply(objects)
         until("the controllers saw it", self._noticed)
 
     def revisions(self) -> dict[str, str]:
-        """Return which version of its pods each workload wants now."""
         return {item["metadata"]["name"]: _revision(item) for item in self._workloads()}
 
     def _workloads(self) -> list[Object]:
@@ -72,7 +70,7 @@ def predicted(before: list[Object], after: list[Object]) -> set[str]:
 
 @pytest.fixture(scope="module")
 def environment(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
-    """Dev, wholly up; each test applies an edit to it and puts it back."""
+    """Dev, completely up. Each test applies an edit and reverts it."""
     made = Environment(cluster, "restarts", tmp_path_factory.mktemp("restarts"))
     prepare(cluster, made.objects)
     made.apply(made.objects)
@@ -84,7 +82,7 @@ def environment(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture
 def applied(environment: Environment) -> Iterator[Callable[[list[Object]], set[str]]]:
-    """Apply objects on top of the environment's own, and say which workloads got a new version of their pods."""
+    """Apply more objects, and return the workloads with a new pod revision."""
 
     def apply(objects: list[Object]) -> set[str]:
         before = environment.revisions()
@@ -127,13 +125,13 @@ EDITS: list[tuple[str, dict[str, str], set[str]]] = [
         for number, edit in enumerate(EDITS)
     ],
 )
-def test_an_edit_restarts_what_the_preview_says(
+def test_an_edit_restarts_the_workloads_in_the_preview(
     environment: Environment, applied: Callable[[list[Object]], set[str]], edits: dict[str, str], expected: set[str]
 ) -> None:
     after = environment.edited(edits)
     assert after != environment.objects
     assert predicted(environment.objects, after) == expected
     assert applied(after) == expected
-    # And the way back.
+    # The edit in reverse.
     assert predicted(after, environment.objects) == expected
     assert applied(environment.objects) == expected

@@ -1,4 +1,4 @@
-"""Rollouts over three data planes, each a real control plane of its own: failures, kills, going on, going back."""
+"""Rollouts over three data planes, each a separate real control plane: failures, kills, resuming, reverting."""
 
 import os
 import random
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.thorough
 PLANES = ("east", "west", "north")
 PRODUCT = "NVIDIA-A100-SXM4-80GB"
 PATIENCE = {"helm": 240, "pulumi": 180}
-"""Seconds that an engine has: Pulumi itself waits for what never becomes ready, and Helm leaves that to the gate."""
+"""Seconds that an engine has. Pulumi waits for pods that never become ready, but Helm leaves that to the gate."""
 DEFINITION = (
     COMMON
     + """\
@@ -59,7 +59,7 @@ dataPlanes:
 
 @dataclass
 class World(Site):
-    """An environment of its own in three clusters, its definition, and the command that rolls it out."""
+    """A separate environment in three clusters, its definition, and the command that rolls it out."""
 
     clusters: Mapping[str, LocalCluster] = field(default_factory=dict)
 
@@ -68,39 +68,34 @@ class World(Site):
         return f"tidegate-{self.prefix}"
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
-        """Start a rollout."""
         where = ("--environment", self.prefix, "--engine", self.engine, "--journals", str(self.folder / "journals"))
         return self.launch("rollout", *where, *arguments)
 
     def roll(self, *arguments: str) -> Ended:
-        """Run a rollout to its end."""
         process = self.start(*arguments)
         out, err = process.communicate(timeout=900)
         return Ended(process.returncode, out, err)
 
     def warm(self, plane: str) -> int | None:
-        """How many replicas the pool has in a plane; None where it is not there."""
+        """The number of replicas of the pool in a plane, or None without the pool."""
         found = self.clusters[plane].get("statefulsets", namespace=self.namespace)
         return next((int(item["spec"]["replicas"]) for item in found), None)
 
     def available(self, plane: str) -> int:
-        """How many replicas of the pool can be called in a plane."""
         found = self.clusters[plane].get("statefulset", "main-warm", self.namespace)
         return int(found["status"].get("availableReplicas", 0))
 
     def record(self, number: int) -> RolloutRecord:
-        """What is kept of a rollout."""
         return Journal(self.folder / "journals" / self.prefix / f"{number:04d}").record
 
     def progress(self) -> int:
-        """How much the first rollout has written down."""
         if not (self.folder / "journals" / self.prefix / "0001").exists():
             return 0
         counts = {"waiting": 0, "applied": 2, "passed": 3}
         return 1 + sum(counts.get(status.state, 1) for status in self.record(1).planes.values())
 
     def quota(self, plane: str, pods: int | None) -> None:
-        """Let a plane take so many pods of the environment, or any number."""
+        """Limit the number of the environment's pods in a plane, or remove the limit."""
         if pods is None:
             self.clusters[plane].kubectl("delete", "resourcequota", "tight", "--namespace", self.namespace)
             return
@@ -111,7 +106,7 @@ class World(Site):
 
 @pytest.fixture(scope="module")
 def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, LocalCluster]]:
-    """Three data planes, which the tests of this file share; each test has an environment of its own."""
+    """Three data planes, which the tests of this file share. Each test has a separate environment."""
     nodes = [mig_mixed("gpu-1", PRODUCT, 8, {"1g.10gb": 7}), cpu_node("cpu-1")]
     with ExitStack() as running:
         yield {
@@ -137,11 +132,11 @@ def world(clusters: Mapping[str, LocalCluster], tmp_path: Path, request: pytest.
         cluster.kubectl("delete", "persistentvolume", f"{made.namespace}-models", "--ignore-not-found", "--wait=false")
 
 
-def row(said: str, plane: str) -> str:
-    return next(line for line in said.splitlines() if re.match(rf"│ {plane} ", line))
+def row(output: str, plane: str) -> str:
+    return next(line for line in output.splitlines() if re.match(rf"│ {plane} ", line))
 
 
-def test_a_failure_in_the_second_wave_stops_it_and_once_mended_it_goes_on_and_can_be_taken_back(world: World) -> None:
+def test_a_failure_in_the_second_wave_stops_it_and_after_a_fix_it_continues_and_can_be_reverted(world: World) -> None:
     assert world.roll("--dry-run").code == 0
     assert {plane: world.warm(plane) for plane in PLANES} == dict.fromkeys(PLANES), "a dry run makes nothing"
     ended = world.roll()
@@ -157,14 +152,14 @@ def test_a_failure_in_the_second_wave_stops_it_and_once_mended_it_goes_on_and_ca
     ended = world.roll()
     assert ended.code == 1
     assert "FAILED" in row(ended.out, "west")
-    said = " ".join(re.sub(r"[│\s]+", " ", ended.out).split())
+    output = " ".join(re.sub(r"[│\s]+", " ", ended.out).split())
     for part in ("StatefulSet main-warm: 1 of 3 pods are available", "exceeded quota: tight"):
-        assert part in said, said
+        assert part in output, output
     assert f"--environment {world.prefix} --resume" in ended.err
     assert world.warm("east") == 3
 
     world.quota("west", None)
-    until("the controller has tried again", lambda: world.available("west") == 3)  # it does so less and less often
+    until("the controller has tried again", lambda: world.available("west") == 3)  # It retries less and less often.
     world.edit("replicas: 3\ngate", "replicas: 4\ngate")
     ended = world.roll("--resume")
     assert ended.code == 0, ended.out + ended.err
@@ -173,7 +168,7 @@ def test_a_failure_in_the_second_wave_stops_it_and_once_mended_it_goes_on_and_ca
     assert world.record(2).planes["east"].attempts == 1
 
     relabel = ("label", "node", "gpu-1", "--overwrite")
-    world.clusters["west"].kubectl(*relabel, "nvidia.com/gpu.product=Another-GPU")  # what runs goes on there
+    world.clusters["west"].kubectl(*relabel, "nvidia.com/gpu.product=Another-GPU")  # Running pods continue there.
     assert "pods of main-warm wait" in world.roll("--dry-run").err
     ended = world.roll("--back")
     world.clusters["west"].kubectl(*relabel, f"nvidia.com/gpu.product={PRODUCT}")
@@ -192,7 +187,7 @@ def test_a_failure_in_the_second_wave_stops_it_and_once_mended_it_goes_on_and_ca
 
 
 def test_a_rollout_that_is_killed_at_random_moments_is_finished_by_resume(world: World) -> None:
-    world.edit("gate: {timeoutSeconds: 20", "gate: {timeoutSeconds: 120")  # here slowness is no failure
+    world.edit("gate: {timeoutSeconds: 20", "gate: {timeoutSeconds: 120")  # Here slowness is not a failure.
     chance = random.Random(4)
     killed = 0
     for more in (1, 2, 3, 4):
@@ -203,7 +198,7 @@ def test_a_rollout_that_is_killed_at_random_moments_is_finished_by_resume(world:
         time.sleep(chance.random())
         process.kill()
         out, err = process.communicate()
-        if process.returncode == 0 or world.record(1).outcome == "succeeded":  # planes that stand already take moments
+        if process.returncode == 0 or world.record(1).outcome == "succeeded":  # Finished planes take moments.
             break
         assert process.returncode == -signal.SIGKILL, out + err
         killed += 1
@@ -216,7 +211,7 @@ def test_a_rollout_that_is_killed_at_random_moments_is_finished_by_resume(world:
     assert world.roll().code == 0
 
 
-def test_ctrl_c_finishes_the_plane_at_work_and_says_how_to_go_on(world: World) -> None:
+def test_ctrl_c_finishes_the_current_plane_and_prints_how_to_continue(world: World) -> None:
     process = world.start()
     read_until(process, "[east] being applied")
     process.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""`tidegate up` in real clusters: dev and prod from one definition, again, and after edits."""
+"""`tidegate up` in real clusters: dev and prod from one definition, a second time, and after edits."""
 
 import json
 
@@ -13,10 +13,10 @@ POD_KINDS = "pods"
 
 
 def test_dev_and_prod_come_up_side_by_side_and_a_second_up_changes_nothing(site: Site) -> None:
-    """Objects, versions, generations: nothing moves, though the API server has defaulted every field meanwhile."""
+    """Objects, versions and generations stay, although the API server has set all defaults meanwhile."""
     ended = site.up(stack=None)
     assert ended.out.endswith("Up in tests: dev-lab, prod-lab.\n")
-    assert f"with {site.engine.capitalize()} " in ended.err, "which engine it was is said"
+    assert f"with {site.engine.capitalize()} " in ended.err, "it names the engine"
     proxy = "Deployment", f"{site.prefix}-prod", "inference-proxy"
     until("the autoscaler of prod has three replicas", lambda: site.objects()[proxy]["spec"]["replicas"] == 3)
     settled(site.cluster, f"{site.prefix}-dev", f"{site.prefix}-prod")
@@ -35,7 +35,7 @@ def test_dev_and_prod_come_up_side_by_side_and_a_second_up_changes_nothing(site:
         assert site.changes(stack) == []
     before, pods = site.written(), site.state("uid", POD_KINDS)
     again = site.up(stack=None)
-    if site.engine == "helm":  # Pulumi says itself what it left unchanged
+    if site.engine == "helm":  # Pulumi reports unchanged objects itself.
         assert again.out == "".join(
             (*(f"Nothing changed: {stack} is as declared.\n" for stack in ("dev-lab", "prod-lab")), ended.out)
         )
@@ -48,8 +48,8 @@ def test_dev_and_prod_come_up_side_by_side_and_a_second_up_changes_nothing(site:
 
 @pytest.mark.thorough
 @HELM
-def test_a_second_up_makes_no_new_revision_and_drift_is_mended_all_the_same(site: Site) -> None:
-    """Nothing is taken for unchanged but what is: not by hand, not by somebody's Helm, not when Helm has failed."""
+def test_a_second_up_makes_no_new_revision_but_reverts_drift(site: Site) -> None:
+    """A stack counts as unchanged only without changes by hand, by another Helm, or by a failed Helm."""
     where = ["--namespace", f"{site.prefix}-dev"]
 
     def revisions() -> list[str]:
@@ -70,7 +70,7 @@ def test_a_second_up_makes_no_new_revision_and_drift_is_mended_all_the_same(site
     assert site.changes() == []
     assert unchanged in site.up().out
 
-    # The objects are as declared again, but the release knows nothing of it.
+    # The objects are as declared again, but not in the release.
     site.helm("upgrade", "dev-lab", str(CHART), *where, "--reuse-values", "--set", "proxy.replicas=2", "--wait")
     site.kubectl("scale", "deployment", "inference-proxy", "--replicas=1")
     assert site.changes() == []
@@ -80,7 +80,7 @@ def test_a_second_up_makes_no_new_revision_and_drift_is_mended_all_the_same(site
 
 
 def test_a_pool_that_is_removed_goes_and_a_dataset_that_is_removed_stays(site: Site) -> None:
-    """Models are never deleted by an edit; what only serves them is."""
+    """An edit never deletes models, only the objects that serve them."""
     site.up()
     before = site.objects()
     site.edit("      - {name: extra, loading: {mode: on-demand, capacity: 1Gi}, replicas: 1}\n", "")
@@ -93,7 +93,7 @@ def test_a_pool_that_is_removed_goes_and_a_dataset_that_is_removed_stays(site: S
     assert not {kind for kind, _ in deleted} & {"PersistentVolume", "PersistentVolumeClaim", "Namespace"}
 
     if site.engine == "pulumi":
-        # Its engine protects datasets: what is only taken out of the definition stops it, until somebody is sure.
+        # Pulumi protects datasets: it stops at a dataset that is only removed from the definition.
         ended = site.up(ok=False)
         assert "datasets are protected" in ended.err
         assert "Its volume and its claim stay in the cluster" in ended.err
@@ -112,7 +112,6 @@ READABLE = ("pods", "configmaps", "secrets", "services", "statefulsets.apps", "p
 
 
 def may(site: Site, verb: str, resource: str, namespace: str, *who: str) -> bool:
-    """Ask the API server."""
     where = ["--namespace", namespace] if namespace else ["--all-namespaces"]
     answer = site.cluster.kubectl("auth", "can-i", verb, resource, *where, *who, check=False)
     assert answer.stdout.strip() in ("yes", "no"), answer.stderr
@@ -120,7 +119,7 @@ def may(site: Site, verb: str, resource: str, namespace: str, *who: str) -> bool
 
 
 def assert_who_may_do_all_in_dev_cannot_even_read_prod_and_our_own_accounts_may_do_nothing(site: Site) -> None:
-    """A user who is bound to the strongest role that a namespace can have."""
+    """A user with the strongest role of a namespace."""
     dev, prod = f"{site.prefix}-dev", f"{site.prefix}-prod"
     site.kubectl("create", "rolebinding", "owner", "--clusterrole=admin", "--user=owner-of-dev")
     someone = ["--as=owner-of-dev"]
@@ -135,18 +134,18 @@ def assert_who_may_do_all_in_dev_cannot_even_read_prod_and_our_own_accounts_may_
     read = site.cluster.kubectl("--namespace", prod, "get", "pods", check=False, kubeconfig=kubeconfig)
     assert "is forbidden" in read.stderr
 
-    # Our service accounts may do nothing more than anybody, and pods carry no token of theirs but for leases.
+    # Our service accounts have no more rights than any account, and pods mount their tokens only for leases.
     def rules(name: str) -> list[str]:
         who = f"--as=system:serviceaccount:{dev}:{name}"
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{dev}", "system:authenticated"]
         answer = site.kubectl("auth", "can-i", "--list", who, *(f"--as-group={group}" for group in groups))
         return sorted(answer.stdout.splitlines())
 
-    anybody = rules("default")
+    any_account = rules("default")
     accounts = {name for _, namespace, name in site.objects("serviceaccounts") if namespace == dev}
     assert len(accounts) == 2
     for name in accounts:
-        assert rules(name) == anybody
+        assert rules(name) == any_account
         for verb, resource in (("get", "secrets"), ("create", "pods/exec"), ("list", "pods"), ("patch", "configmaps")):
             assert not may(site, verb, resource, dev, f"--as=system:serviceaccount:{dev}:{name}")
     settled(site.cluster, dev)

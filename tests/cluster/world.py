@@ -1,4 +1,4 @@
-"""What tests on a cluster put there, how they bring it up and down as people do, and how they wait for it."""
+"""Objects, commands and waits for tests on a cluster."""
 
 import json
 import os
@@ -36,29 +36,29 @@ Object = dict[str, Any]
 
 
 def objects_of(definition: Definition, *names: str) -> list[Object]:
-    """Return the objects of these stacks, in the order in which they can be applied; of all by default."""
+    """Return the objects of these stacks (by default all), in the order in which they can be applied."""
     stacks = [stack for stack in definition.stacks if not names or stack.name in names]
     return [item for stack in stacks for item in render(stack, definition).objects]
 
 
 def roomy_nodes() -> list[Object]:
-    """Return nodes with room for a dozen environments like the reference's at once."""
+    """Return nodes for a dozen environments like the reference's at the same time."""
     slices = {"3g.40gb": 1, "2g.20gb": 1, "1g.10gb": 2}
     gpus = [mig_mixed(f"gpu-{number}", "NVIDIA-A100-SXM4-80GB", 8, slices) for number in range(1, 4)]
     return [*gpus, *(cpu_node(f"cpu-{number}", cpu=256, memory_gi=1000) for number in range(1, 4))]
 
 
-def somebody(cluster: LocalCluster, name: str, *rules: tuple[str, str, str]) -> Path:
-    """Return the kubeconfig of a user who may do this, by API groups, resources and verbs, and look at namespaces."""
+def user_with(cluster: LocalCluster, name: str, *rules: tuple[str, str, str]) -> Path:
+    """Return the kubeconfig of a user with these rights (API groups, resources, verbs), who can list namespaces."""
     group = "rbac.authorization.k8s.io"
     head = {"apiVersion": f"{group}/v1", "metadata": {"name": name}}
     parts = ("apiGroups", "resources", "verbs")
-    said = [dict(zip(parts, (part.split(",") for part in rule), strict=True)) for rule in rules]
+    granted = [dict(zip(parts, (part.split(",") for part in rule), strict=True)) for rule in rules]
     of = {
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
         "subjects": [{"apiGroup": group, "kind": "User", "name": name}],
     }
-    cluster.apply([{**head, "kind": "ClusterRole", "rules": said}, {**head, "kind": "ClusterRoleBinding", **of}])
+    cluster.apply([{**head, "kind": "ClusterRole", "rules": granted}, {**head, "kind": "ClusterRoleBinding", **of}])
     user, question = cluster.user(name), ("auth", "can-i", "get", "namespaces")
     until("the binding counts", lambda: cluster.kubectl(*question, check=False, kubeconfig=user).returncode == 0)
     return user
@@ -81,7 +81,7 @@ def _done(item: Object) -> bool:
     return seen and counts == [wanted] * 4
 
 
-# ---- dev and prod, by the command line and with each engine ----
+# ---- dev and prod, with the command line and each engine ----
 
 COMMON = """\
 images:
@@ -124,7 +124,7 @@ dataPlanes:
 KINDS = "sa,pv,pvc,cm,netpol,svc,deploy,sts,pdb,hpa"
 ENGINES = ("helm", "pulumi")
 HELM, PULUMI = (pytest.mark.parametrize("site", [engine], indirect=True) for engine in ENGINES)
-"""For what is an engine's alone, or not the engine's."""
+"""Marks for tests of one engine."""
 
 
 @dataclass
@@ -141,24 +141,20 @@ class Site:
 
     @property
     def definition(self) -> Path:
-        """The file."""
         return self.folder / "definition" / "two.yaml"
 
     def edit(self, old: str, new: str) -> None:
-        """Replace a text in the definition."""
         text = self.definition.read_text("utf-8")
         assert old in text, old
         self.write(text.replace(old, new))
 
     def write(self, text: str) -> None:
-        """Write the definition, and beside it the digests of its images."""
         self.definition.write_text(text, "utf-8")
         names = [f"{image['repository']}:{image['tag']}" for image in yaml.safe_load(text)["images"]]
         digests = [f"  - image: {name}\n    digest: sha256:{name[-1] * 64}\n" for name in sorted(names)]
         (self.definition.parent / "images.lock").write_text("images:\n" + "".join(digests), "utf-8")
 
     def run(self, *arguments: str, ok: bool = True) -> Ended:
-        """Run a command in process."""
         with patch.dict(os.environ, self.environment):
             result = CliRunner().invoke(app, [arguments[0], str(self.definition), *arguments[1:]])
         if result.exception is not None and not isinstance(result.exception, SystemExit):
@@ -168,23 +164,20 @@ class Site:
         return ended
 
     def up(self, *arguments: str, stack: str | None = "dev-lab", ok: bool = True, engine: str = "") -> Ended:
-        """Bring a stack up, or all of them with None."""
+        """Run `up` of a stack, or of all stacks with None."""
         only = ["--stack", stack] if stack else []
         where = ["--cluster", self.cluster.context, "--engine", engine or self.engine]
         return self.run("up", *where, *only, *arguments, ok=ok)
 
     def down(self, *arguments: str, stack: str | None = "dev-lab", ok: bool = True) -> Ended:
-        """Take a stack down."""
         only = ["--stack", stack] if stack else []
         return self.run("down", "--cluster", self.cluster.context, *only, *arguments, ok=ok)
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
-        """Start `up` of dev."""
         where = ["--cluster", self.cluster.context, "--engine", self.engine, "--stack", "dev-lab"]
         return self.launch("up", *where, *arguments)
 
     def launch(self, command: str, *arguments: str) -> "subprocess.Popen[str]":
-        """Start a command as a process group of its own."""
         process = subprocess.Popen(
             [sys.executable, "-m", "cli", command, str(self.definition), *arguments],
             cwd=self.checkout,
@@ -204,17 +197,15 @@ class Site:
         return process
 
     def live(self, stack: str = "dev-lab") -> Live:
-        """Return a stack as its cluster has it, and would have it."""
+        """Return a stack's live state, and the state after an `up`."""
         with patch.dict(os.environ, self.environment):
             return live_objects(self.cluster.context, [self.rendered(stack)])[stack]
 
     def changes(self, stack: str = "dev-lab") -> list[ObjectChange]:
-        """Return what an `up` would change, as a preview shows it."""
         live = self.live(stack)
         return compare(live.before, live.after)
 
     def rendered(self, stack: str) -> Rendered:
-        """Return a stack's objects."""
         read = read_definition(self.definition)
         return render(next(one for one in read.stacks if one.name == stack), read)
 
@@ -228,7 +219,7 @@ class Site:
         }
 
     def written(self) -> dict[tuple[str, str, str], Any]:
-        """Return the objects without what controllers go on writing: an autoscaler's status never rests."""
+        """Return the objects without fields that controllers keep writing, such as an autoscaler's status."""
         objects = self.objects()
         for item in objects.values():
             item.pop("status", None)
@@ -236,19 +227,15 @@ class Site:
         return objects
 
     def state(self, what: str, kinds: str = KINDS) -> dict[tuple[str, str, str], Any]:
-        """Return a field of the metadata of every object."""
         return {key: item["metadata"].get(what) for key, item in self.objects(kinds).items()}
 
     def kubectl(self, *arguments: str, **more: Any) -> "subprocess.CompletedProcess[str]":
-        """Change something by hand, in dev."""
         return self.cluster.kubectl("--namespace", f"{self.prefix}-dev", *arguments, **more)
 
     def helm(self, *arguments: str, ok: bool = True) -> Ended:
-        """Run Helm by hand."""
         return self._by_hand(str(tools.path("helm")), *arguments, ok=ok)
 
     def pulumi(self, *arguments: str) -> Ended:
-        """Run Pulumi by hand, in its project."""
         return self._by_hand("pulumi", *arguments, "--non-interactive", ok=True)
 
     def _by_hand(self, *command: str, ok: bool) -> Ended:
@@ -265,13 +252,12 @@ class Site:
         return Ended(done.returncode, done.stdout, done.stderr)
 
     def release(self, stack: str = "dev-lab") -> str:
-        """Return the status of a stack's Helm release, or nothing."""
+        """Return the status of a stack's Helm release, or an empty text."""
         namespace = f"{self.prefix}-{stack.partition('-')[0]}"
         answer = self.helm("status", stack, "--namespace", namespace, "--output", "json", ok=False)
         return str(json.loads(answer.out)["info"]["status"]) if answer.code == 0 else ""
 
     def end(self) -> None:
-        """End what was started."""
         for process in self.started:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -279,7 +265,7 @@ class Site:
 
 
 def site_in(cluster: LocalCluster, prefix: str, engine: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    """Return a site in a cluster; for Pulumi, which writes into its project, with a copy of the checkout."""
+    """Return a site in a cluster. Pulumi gets a copy of the checkout, because it writes into its project."""
     (folder / "definition").mkdir()
     own = cluster.environment()
     environment = {name: own[name] for name in own if own[name] != os.environ.get(name)}
@@ -294,17 +280,17 @@ def site_in(cluster: LocalCluster, prefix: str, engine: str, folder: Path, monke
 
 
 def checkout_for_pulumi(folder: Path) -> tuple[Path, dict[str, str]]:
-    """Return a copy of the checkout, since Pulumi writes the configuration of stacks there, and Pulumi's settings."""
+    """Return a copy of the checkout, into which Pulumi writes the configuration of stacks, and Pulumi's settings."""
     (folder / "state").mkdir()
     return checkout(folder), {"PULUMI_BACKEND_URL": (folder / "state").as_uri(), "PULUMI_CONFIG_PASSPHRASE": ""}
 
 
 def read_until(process: "subprocess.Popen[str]", words: str) -> str:
-    """Return what a process says on standard error, as soon as the words are in it."""
+    """Return the standard error of a process, as soon as it contains the words."""
     assert process.stderr
-    said = ""
-    while words not in said:
+    output = ""
+    while words not in output:
         line = process.stderr.readline()
-        assert line, said
-        said += line
-    return said
+        assert line, output
+        output += line
+    return output

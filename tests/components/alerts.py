@@ -1,4 +1,4 @@
-"""The rules of an environment with every feature, and the series that they read."""
+"""The alert rules of an environment with every feature, and the series that they read."""
 
 import re
 from typing import Any

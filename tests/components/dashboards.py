@@ -1,4 +1,4 @@
-"""What the dashboards ask, as Grafana would ask it."""
+"""The queries of the dashboards, in Grafana's form."""
 
 import re
 from collections.abc import Iterator
@@ -12,13 +12,13 @@ from stacks.definition.environment import Objectives
 
 QUESTIONS = {
     "which model is busy, and why": ("platform", "Which model is busy, and why"),
-    "who evicts whom": ("slice", "Who evicts others, and who is evicted"),
+    "who evicts whom": ("slice", "Models that evict others, and evicted models"),
     "did the last promotion raise errors": ("rollout", "Did the last promotion raise errors?"),
     "which replica is slow": ("proxy", "Which replica is slow?"),
     "is a language model slow because requests wait": ("engine", "Running and waiting"),
     "will tonight's batch fit": ("slice", "Will tonight's batch fit?"),
 }
-"""What an engineer on call asks, and the dashboard and panel that answer it."""
+"""Questions of an engineer on call, and the dashboard and panel with the answer."""
 TRITON = {
     "nv_inference_request_success", "nv_inference_request_failure", "nv_inference_request_duration_us",
     "nv_inference_queue_duration_us", "nv_inference_compute_infer_duration_us", "nv_gpu_utilization",
@@ -36,21 +36,19 @@ OTHERS = TRITON | ENGINES | RECORDED | {"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "ALERTS
 
 
 def panels() -> Iterator[tuple[Dashboard, dict[str, Any]]]:
-    """Yield every panel, with its dashboard."""
     for dashboard in DASHBOARDS:
         for panel in dashboard.panels:
             yield dashboard, panel
 
 
 def queries(panel: dict[str, Any]) -> list[str]:
-    """Return the expressions of a panel."""
     return [target["expr"] for target in panel["targets"]]
 
 
-def asked(expression: str, rate: str = "1m", span: str = "5m", **chosen: str) -> str:
-    """Return what Grafana asks Prometheus, where a reader has chosen these values; all of the other variables'."""
-    said = expression.replace("$__rate_interval", rate).replace("$__range", span)
-    return re.sub(r"\$(\w+)", lambda found: chosen.get(found[1], ".*"), said)
+def query_of(expression: str, rate: str = "1m", span: str = "5m", **chosen: str) -> str:
+    """Return Grafana's query for these values of variables, and all values of the others."""
+    query = expression.replace("$__rate_interval", rate).replace("$__range", span)
+    return re.sub(r"\$(\w+)", lambda found: chosen.get(found[1], ".*"), query)
 
 
 def expressions() -> list[tuple[str, str]]:

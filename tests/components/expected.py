@@ -1,7 +1,7 @@
 """Rendered stacks as reviewed: an object of each kind as YAML to read, and a digest of every object of five stacks.
 
-python -m tests.components.expected               writes them, after a change that is meant
-python -m tests.components.expected --diff main   prints in full what a revision renders differently
+python -m tests.components.expected               writes them, after an intended change
+python -m tests.components.expected --diff main   prints all differences from what a revision renders
 """
 
 import re
@@ -34,7 +34,7 @@ CASES = {
 
 @cache
 def files(stack_name: str) -> dict[str, str]:
-    """Return the text of every rendered object of a stack by the name of its file, in the order of application."""
+    """Return the texts of a stack's rendered objects by file name, in the order of application."""
     definition = read_definition(CASES[stack_name])
     (stack,) = (stack for stack in definition.stacks if stack.name == stack_name)
     return {name: _without_heading(text) for name, text in render(stack, definition).files.items()}
@@ -60,7 +60,7 @@ def digests() -> str:
 
 
 def differences(revision: str) -> Iterator[str]:
-    """Yield the lines of a unified difference from what a git revision's own code renders."""
+    """Yield the lines of a unified diff from the objects that a git revision renders with its code."""
     for stack, path in CASES.items():
         with rendering_of(revision, path) as (_, folder):
             before = {file.name: _without_heading(file.read_text()) for file in (folder / stack).iterdir()}

@@ -1,4 +1,4 @@
-"""Questions about a set of rendered objects, as Kubernetes would ask them."""
+"""Queries on a set of rendered objects."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,45 +10,39 @@ WORKLOADS = ("Deployment", "StatefulSet")
 
 
 def of_kind(objects: list[KubernetesObject], *kinds: str) -> list[KubernetesObject]:
-    """The objects of these kinds."""
     return [item for item in objects if item["kind"] in kinds]
 
 
 def named(objects: list[KubernetesObject], kind: str, name: str) -> KubernetesObject:
-    """The one object of this kind and name."""
     (found,) = (item for item in of_kind(objects, kind) if item["metadata"]["name"] == name)
     return found
 
 
 def name_of(item: KubernetesObject) -> str:
-    """Kind and name, for messages."""
     return f"{item['kind']} {item['metadata']['name']}"
 
 
 def template(workload: KubernetesObject) -> dict[str, Any]:
-    """A workload's pod template."""
     found: dict[str, Any] = workload["spec"]["template"]
     return found
 
 
 def containers(workload: KubernetesObject) -> list[dict[str, Any]]:
-    """All containers of a workload's pods, native sidecars among them."""
+    """All containers of a workload's pods, including native sidecars."""
     spec = template(workload)["spec"]
     return [*spec.get("initContainers", []), *spec["containers"]]
 
 
 def is_engine(workload: KubernetesObject) -> bool:
-    """Whether it speaks OpenAI's API: such servers have no gRPC, and not all of them metrics."""
+    """Whether it has the OpenAI API: such servers have no gRPC, and not all have metrics."""
     return containers(workload)[-1]["name"] in ("engine", "frontend")
 
 
 def ports(workload: KubernetesObject) -> dict[str, int]:
-    """Named ports of a workload's pods."""
     return {port["name"]: port["containerPort"] for one in containers(workload) for port in one.get("ports", [])}
 
 
 def matches(selector: Mapping[str, Any], labels: Labels) -> bool:
-    """Whether a label selector matches labels."""
     if any(labels.get(key) != value for key, value in selector.get("matchLabels", {}).items()):
         return False
     for expression in selector.get("matchExpressions", []):
@@ -59,12 +53,10 @@ def matches(selector: Mapping[str, Any], labels: Labels) -> bool:
 
 
 def selected(objects: list[KubernetesObject], selector: Mapping[str, Any]) -> list[KubernetesObject]:
-    """The workloads whose pods a label selector matches."""
     return [item for item in of_kind(objects, *WORKLOADS) if matches(selector, template(item)["metadata"]["labels"])]
 
 
 def texts(value: Any) -> Iterator[str]:
-    """Every text in a tree, keys included."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from texts(key)

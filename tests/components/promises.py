@@ -1,6 +1,6 @@
-"""What the objects of every environment must fulfil: one function for each promise, whose name is the promise.
+"""The promises of the objects of every environment: one function for each, whose name is the promise.
 
-What the guardrails ask is asked by them: of our definitions and of any valid one, in `tests/guardrails`.
+`tests/guardrails` checks the guardrails, for our definitions and any valid one.
 """
 
 from collections.abc import Callable
@@ -60,7 +60,7 @@ def selectors_match_their_own_pods_and_no_others(objects: Objects) -> None:
 
 
 def services_lead_to_ports_that_containers_have_and_headless_ones_to_the_same_number(objects: Objects) -> None:
-    """DNS of a headless Service gives addresses of pods: clients then use its port numbers on the pods."""
+    """DNS of a headless Service returns addresses of pods, so clients use its port numbers on the pods."""
     for item in of_kind(objects, "Service"):
         (workload,) = selected(objects, {"matchLabels": item["spec"]["selector"]})
         for port in item["spec"]["ports"]:
@@ -109,7 +109,7 @@ def probes_ask_ports_of_their_own_container(objects: Objects) -> None:
                 assert one["readinessProbe"]["httpGet"]["port"] in own
 
 
-def network_policies_open_ports_that_somebody_listens_on(objects: Objects) -> None:
+def network_policies_open_ports_that_containers_listen_on(objects: Objects) -> None:
     for item in of_kind(objects, "NetworkPolicy"):
         spec = item["spec"]
         targets = selected(objects, spec["podSelector"])
@@ -152,8 +152,8 @@ def claims_and_volumes_belong_to_each_other(objects: Objects) -> None:
         )
         assert volume["accessModes"] == claim["spec"]["accessModes"]
         assert volume.get("storageClassName", "") == claim["spec"]["storageClassName"]
-        asked = claim["spec"]["resources"]["requests"]["storage"]
-        assert quantity_value(asked) <= quantity_value(volume["capacity"]["storage"])
+        requested = claim["spec"]["resources"]["requests"]["storage"]
+        assert quantity_value(requested) <= quantity_value(volume["capacity"]["storage"])
     assert not volumes
 
 
@@ -184,7 +184,7 @@ def containers_of_servers_see_a_gpu_only_if_they_ask_for_one(objects: Objects) -
                 assert values == ([] if has_gpu else ["void"]), (name_of(workload), one["name"])
 
 
-def on_demand_tritons_have_their_policy_and_its_secret_beside_them(objects: Objects) -> None:
+def on_demand_servers_have_their_policy_and_its_secret_in_the_pod(objects: Objects) -> None:
     for workload in of_kind(objects, "StatefulSet"):
         spec = template(workload)["spec"]
         (triton,) = spec["containers"]
@@ -260,7 +260,7 @@ def helm_argo_cd_and_flux_keep_what_holds_data_and_nothing_else(objects: Objects
 
 
 def every_pod_has_the_annotations_and_every_container_the_variables(objects: Objects, pods: Pods) -> None:
-    """And no container has a variable twice."""
+    """No container has a variable twice."""
     for workload in of_kind(objects, *WORKLOADS):
         assert pods.annotations.items() <= template(workload)["metadata"].get("annotations", {}).items()
         for one in containers(workload):

@@ -1,4 +1,4 @@
-"""Dashboards hold to Grafana's schema, ask for what is measured, in its units, and say what to do."""
+"""Dashboards match Grafana's schema, query existing metrics in their units, and describe what to do."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from tidegate_contracts.metrics import ENGINE, EVICTION, PROXY
 
 from components.dashboards import DASHBOARDS, Dashboard
 
-from .dashboards import OTHERS, QUESTIONS, asked, expressions, panels, queries
+from .dashboards import OTHERS, QUESTIONS, expressions, panels, queries, query_of
 from .expected import objects
 from .test_alert_rules import promtool, promtool_test, series_in, written
 
@@ -46,7 +46,7 @@ def test_a_dashboard_keeps_clusters_apart_and_its_panels_do_not_overlap(
 
 
 @pytest.mark.parametrize(("dashboard", "panel"), PANELS)
-def test_a_panel_asks_for_what_is_measured_in_its_unit_and_says_what_to_do(
+def test_a_panel_queries_metrics_in_their_unit_and_describes_what_to_do(
     dashboard: Dashboard, panel: dict[str, Any]
 ) -> None:
     assert len(panel["description"].split()) >= 10
@@ -62,18 +62,18 @@ def test_a_panel_asks_for_what_is_measured_in_its_unit_and_says_what_to_do(
         for labels in re.findall(r"\b(?:sum|max|min|avg|count) by \(([^)]*)\)", expression):
             assert labels.startswith("cluster, namespace"), "environments and data planes are not mixed"
     unit = panel["fieldConfig"]["defaults"]["unit"]
-    asked_for = queries(panel)
-    units = {SERIES[name].unit for each in asked_for for name in NAME.findall(each)[:1] if name in SERIES}
+    expressions = queries(panel)
+    units = {SERIES[name].unit for each in expressions for name in NAME.findall(each)[:1] if name in SERIES}
     if "bytes" in units:
         assert unit in ("bytes", "percentunit")
     elif {"seconds", "Unix seconds"} & units:
         assert unit in ("s", "percentunit")
     elif units:
-        assert unit in (COUNTS | {"bytes"} if "bytes" in " ".join(asked_for) else COUNTS)
+        assert unit in (COUNTS | {"bytes"} if "bytes" in " ".join(expressions) else COUNTS)
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_each_question_of_who_is_on_call_is_answered_by_a_panel(question: str) -> None:
+def test_each_question_of_an_engineer_on_call_has_a_panel(question: str) -> None:
     assert QUESTIONS[question] in {(dashboard.name, panel["title"]) for dashboard, panel in panels()}
 
 
@@ -83,12 +83,12 @@ def test_titles_of_a_dashboard_differ() -> None:
 
 
 def test_prometheus_understands_every_query(tmp_path: Path) -> None:
-    rules = [{"record": f"q{number}", "expr": asked(expr)} for number, (_, expr) in enumerate(expressions())]
+    rules = [{"record": f"q{number}", "expr": query_of(expr)} for number, (_, expr) in enumerate(expressions())]
     assert not promtool("check", "rules", written(tmp_path, rules))
 
 
-def test_whether_tonights_batch_fits_is_told_by_what_was_in_use_a_day_ago(tmp_path: Path) -> None:
-    batch = "{0}x359 {1}x120 {0}x1200"  # From six hours to eight, and for a day no more.
+def test_the_memory_in_use_a_day_ago_shows_whether_tonights_batch_fits(tmp_path: Path) -> None:
+    batch = "{0}x359 {1}x120 {0}x1200"  # From hour six to hour eight, and then not for a day.
     series = {
         'leases{pod="pod-0"}': (0, 2),
         'model_footprint_bytes{pod="pod-0",model="ant"}': (100, 100),
@@ -99,7 +99,7 @@ def test_whether_tonights_batch_fits_is_told_by_what_was_in_use_a_day_ago(tmp_pa
     names = {f"tidegate_eviction_{name}": batch.format(*values) for name, values in series.items()}
     [panel] = [panel for _, panel in panels() if panel["title"] == "Will tonight's batch fit?"]
     wanted = [
-        {"eval_time": "26h", "expr": f"sum({asked(expr)})", "exp_samples": [{"labels": "{}", "value": value}]}
+        {"eval_time": "26h", "expr": f"sum({query_of(expr)})", "exp_samples": [{"labels": "{}", "value": value}]}
         for expr, value in zip(queries(panel)[1:], (0, 150), strict=True)
     ]
     assert not promtool_test(tmp_path, *series_in("inference", names), promql_expr_test=wanted)
@@ -112,9 +112,9 @@ def test_an_environment_has_them_as_config_maps_that_no_other_environment_has() 
         [(file, text)] = each["data"].items()
         namespace = each["metadata"]["namespace"]
         assert file == f"tidegate-{namespace}-{each['metadata']['name'].rpartition('-')[2]}.json"
-        said = json.loads(text)
-        assert (namespace in said["title"], "uid" in said) == (True, False)
-        [chosen] = [every["current"]["value"] for every in said["templating"]["list"] if every["name"] == "namespace"]
+        read = json.loads(text)
+        assert (namespace in read["title"], "uid" in read) == (True, False)
+        [chosen] = [every["current"]["value"] for every in read["templating"]["list"] if every["name"] == "namespace"]
         assert chosen == [namespace]
         assert each["metadata"]["labels"].items() >= {"grafana_dashboard": "1", "team": "inference"}.items()
 
@@ -124,11 +124,11 @@ def command(folder: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_each_is_written_as_a_file_and_says_which_folder_it_cannot_write(tmp_path: Path) -> None:
+def test_each_is_written_as_a_file_and_an_error_names_the_directory(tmp_path: Path) -> None:
     done = command(tmp_path / "there")
     assert done.returncode == 0, done.stderr
     found = {file.name: json.loads(file.read_text("utf-8")) for file in (tmp_path / "there").iterdir()}
-    assert {name: said["uid"] for name, said in found.items()} == {
+    assert {name: each["uid"] for name, each in found.items()} == {
         f"tidegate-{each.name}.json": f"tidegate-{each.name}" for each in DASHBOARDS
     }
     (tmp_path / "file").write_text("")

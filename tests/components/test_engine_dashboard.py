@@ -1,4 +1,4 @@
-"""Panels and alerts of engines, over what a real Dynamo measures, whose engine needs no GPU, by a real Prometheus."""
+"""Panels and alerts of engines, with a real Prometheus and the metrics of a real Dynamo, whose engine needs no GPU."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ from lab.local_plane.prometheus import NAMESPACE, Prometheus, prometheus
 from stacks.definition.environment import Objectives
 from tests.proxy.rigs.pytest_rigs import not_run
 
-from .dashboards import ENGINES, asked, queries
+from .dashboards import ENGINES, queries, query_of
 
 pytestmark = pytest.mark.thorough
 MODEL, POD = "chat-v3", "chat-blue-0"
@@ -27,15 +27,14 @@ PANELS = {panel["title"]: queries(panel) for panel in Dashboard("engine").panels
 
 
 def called(server: Dynamo) -> None:
-    """Have the engine read and write something."""
-    said = {"model": MODEL, "messages": [{"role": "user", "content": "word1 word2"}], "max_tokens": 100}
+    body = {"model": MODEL, "messages": [{"role": "user", "content": "word1 word2"}], "max_tokens": 100}
     url = f"http://{server.http}/v1/chat/completions"
-    assert urllib3.request("POST", url, json=said, timeout=30.0).status == 200
+    assert urllib3.request("POST", url, json=body, timeout=30.0).status == 200
 
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prometheus, str]]:
-    """A Prometheus that has seen a replica of Dynamo for some seconds, by the relay; and the text that it was told."""
+    """A Prometheus that has read a replica of Dynamo through the relay for some seconds, and the text that it read."""
     root = tmp_path_factory.mktemp("engine")
     with not_run("A REAL DYNAMO"), dynamo(root / "dynamo", [MODEL]) as server:
         (port,) = free_ports(1)
@@ -56,21 +55,21 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prometheus,
 
 @pytest.mark.parametrize("title", PANELS)
 def test_a_panel_shows_a_real_engine(seen: tuple[Prometheus, str], title: str) -> None:
-    expressions = [asked(expression, rate="10s") for expression in PANELS[title]]
+    expressions = [query_of(expression, rate="10s") for expression in PANELS[title]]
     found = [each for query in expressions for each in seen[0].ask("query", query=query)["result"]]
     assert found, expressions
     assert {each["metric"]["pod"] for each in found} == {POD}
-    assert any(float(each["value"][1]) == float(each["value"][1]) for each in found), "but for no number"
+    assert any(float(each["value"][1]) == float(each["value"][1]) for each in found), "at least one number"
 
 
-def test_its_names_are_those_that_are_asked_for(seen: tuple[Prometheus, str]) -> None:
+def test_its_metrics_have_the_names_in_the_queries(seen: tuple[Prometheus, str]) -> None:
     names = ENGINES | {"dynamo_frontend_inflight_requests"}
-    told = {line.partition("{")[0] for line in seen[1].splitlines()}
+    exported = {line.partition("{")[0] for line in seen[1].splitlines()}
     of_the_mocker = {"vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"}
-    assert {name for name in names if name.startswith("dynamo_")} | of_the_mocker <= told
+    assert {name for name in names if name.startswith("dynamo_")} | of_the_mocker <= exported
 
 
-def test_prometheus_takes_every_line_and_alerts_have_nothing_to_say(seen: tuple[Prometheus, str]) -> None:
+def test_prometheus_accepts_every_line_and_no_alert_fires(seen: tuple[Prometheus, str]) -> None:
     there = seen[0]
     [target] = there.ask("targets")["activeTargets"]
     assert (target["health"], target["lastError"]) == ("up", "")

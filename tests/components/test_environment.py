@@ -1,4 +1,4 @@
-"""Every environment of every definition keeps the promises; so does any valid definition that hypothesis finds."""
+"""Every environment of our definitions, and of any valid definition that hypothesis finds, keeps the promises."""
 
 import json
 import re
@@ -30,9 +30,9 @@ DEFINITIONS = [ROOT / "stacks/inference.yaml", *sorted((ROOT / "tests/definition
 
 
 def declared(definition: Definition, stack: Stack) -> list[KubernetesObject]:
-    """Return the objects of a stack; fail if an input that the engine would get is null.
+    """Return the objects of a stack. Fail if an input for the engine is null.
 
-    The SDK drops nulls on their way to the mocks. The engine keeps them in its state, and a later update sends them.
+    The SDK drops nulls for mocks. The engine keeps them in its state, and a later update sends them.
     """
     found: list[str] = []
     register = MockMonitor.RegisterResource
@@ -85,7 +85,7 @@ def test_any_valid_definition_declares_environments_that_keep_every_promise(tree
 @settings(parent=examples(25), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(definition_trees(), st.sampled_from(["PERMISSIVE", "STRICT"]))
 def test_a_mesh_without_domino_brings_nothing_of_dominos(tree: Tree, mtls: str) -> None:
-    """Neither namespaces of Domino's that may call or be reached, nor labels by which Domino knows its clients."""
+    """No policy for Domino's namespaces, and no labels of Domino's clients."""
     tree.pop("domino", None)
     tree["proxy"]["auth"].pop("dominoPrincipal", None)
     tree["mesh"] = {"mode": "istio", "mtls": mtls, "namespace": "mesh-system"}
@@ -93,7 +93,7 @@ def test_a_mesh_without_domino_brings_nothing_of_dominos(tree: Tree, mtls: str) 
     for stack in definition.stacks:
         objects = declared(definition, stack)
         for item in objects:
-            item["metadata"].pop("annotations", None)  # which say where datasets lie, those of Domino's too
+            item["metadata"].pop("annotations", None)  # They list datasets, including Domino's.
             assert not re.search("domino|nucleus|keycloak-client", json.dumps(item)), name_of(item)
         (policy,) = (item for item in of_kind(objects, "NetworkPolicy") if "mesh-system" in json.dumps(item))
         assert [name_of(item) for item in selected(objects, policy["spec"]["podSelector"])] == [

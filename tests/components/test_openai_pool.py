@@ -1,4 +1,4 @@
-"""Pools of engines that speak OpenAI's API: what each engine is told, and what stands around it."""
+"""Pools of engines with the OpenAI API: settings of each engine, and the objects around it."""
 
 import contextlib
 import json
@@ -32,18 +32,15 @@ def objects() -> list[KubernetesObject]:
 
 
 def container(objects: list[KubernetesObject], pool: str, name: str = "engine") -> dict[str, Any]:
-    """The container of this name in the pods of a pool."""
     (found,) = (one for one in containers(named(objects, "StatefulSet", pool)) if one["name"] == name)
     return found
 
 
 def variables(one: dict[str, Any]) -> dict[str, str]:
-    """The environment variables of a container."""
     return {each["name"]: each["value"] for each in one["env"] if "value" in each}
 
 
 def labels(item: KubernetesObject) -> dict[str, str]:
-    """The labels of an object."""
     found: dict[str, str] = item["metadata"]["labels"]
     return found
 
@@ -67,7 +64,7 @@ def labels(item: KubernetesObject) -> dict[str, str]:
         ("nim-main", ["nim-serve", "--tensor-parallel-size=1"]),
     ],
 )  # fmt: skip
-def test_an_engine_is_told_its_model_and_the_name_to_serve_it_under(
+def test_an_engine_gets_its_model_and_the_served_name(
     objects: list[KubernetesObject], pool: str, words: list[str]
 ) -> None:
     engine = container(objects, pool)
@@ -75,13 +72,13 @@ def test_an_engine_is_told_its_model_and_the_name_to_serve_it_under(
 
 
 def test_a_server_of_ones_own_finds_in_variables_what_its_command_may_hold(objects: list[KubernetesObject]) -> None:
-    told = variables(container(objects, "edge-main"))
-    assert told["MODEL"] == "/models/phi/2"
-    assert told["SERVED_NAME"] == openai.served_as("phi", 2)
-    assert told["HTTP_PORT"] == str(openai.HTTP_PORT)
+    found = variables(container(objects, "edge-main"))
+    assert found["MODEL"] == "/models/phi/2"
+    assert found["SERVED_NAME"] == openai.served_as("phi", 2)
+    assert found["HTTP_PORT"] == str(openai.HTTP_PORT)
 
 
-def test_a_worker_of_dynamo_finds_the_frontend_of_its_own_pod_and_asks_no_cluster(
+def test_a_dynamo_worker_finds_the_frontend_of_its_pod_without_the_cluster(
     objects: list[KubernetesObject],
 ) -> None:
     frontend, worker = container(objects, "chat-blue", "frontend"), container(objects, "chat-blue")
@@ -98,13 +95,12 @@ def test_a_worker_of_dynamo_finds_the_frontend_of_its_own_pod_and_asks_no_cluste
 
 @pytest.fixture(scope="module")
 def table(objects: list[KubernetesObject]) -> RoutingTable:
-    """What the proxies are told."""
     text = named(objects, "ConfigMap", "inference-proxy-routing")["data"][proxy_process.ROUTING_FILE]
     assert "grpcPort" not in json.loads(text)["servers"][0]["pools"][0]
     return RoutingTable.model_validate_json(text)
 
 
-def test_proxies_are_told_which_pool_serves_which_version(table: RoutingTable) -> None:
+def test_the_routing_table_has_the_pool_of_each_version(table: RoutingTable) -> None:
     found = {model.pool: model for model in table.models if model.name == "llama"}
     assert {pool: [(each.version, each.weight) for each in model.versions] for pool, model in found.items()} == {
         "blue": [(3, 80)], "green": [(4, 20)]
@@ -119,12 +115,12 @@ class _Engine(BaseHTTPRequestHandler):
         self.wfile.write(b"vllm:num_requests_running 3\n" if self.path == "/metrics" else b"secret")
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Do not log requests."""
 
 
 @contextlib.contextmanager
 def relaying(folder: Path, relay: dict[str, Any], *engines: int) -> Iterator[str]:
-    """The relay as a process, of what listens at these ports; the address that it listens at."""
+    """Run the relay as a process for engines at these ports, and yield its address."""
     (port,) = free_ports(1)
     addresses = [f"http://127.0.0.1:{engine}/metrics" for engine in engines]
     words = [sys.executable, *relay["command"][1:], f"127.0.0.1:{port}", *addresses]
@@ -133,8 +129,7 @@ def relaying(folder: Path, relay: dict[str, Any], *engines: int) -> Iterator[str
         yield f"http://127.0.0.1:{port}"
 
 
-def told(address: str) -> dict[str, str]:
-    """The series that a relay hands out, with their values."""
+def exported(address: str) -> dict[str, str]:
     text = urlopen(f"{address}/metrics").read().decode()
     return dict(line.rsplit(" ", 1) for line in text.splitlines() if line and line[0] != "#")
 
@@ -147,14 +142,14 @@ def test_the_relay_hands_out_metrics_and_nothing_else_of_an_engine(
     engine = ThreadingHTTPServer(("127.0.0.1", 0), _Engine)
     Thread(target=engine.serve_forever, daemon=True).start()
     with relaying(tmp_path, relay, engine.server_port) as address:
-        assert told(address) == {"vllm:num_requests_running": "3", "tidegate_engine_up": "1"}
+        assert exported(address) == {"vllm:num_requests_running": "3", "tidegate_engine_up": "1"}
         assert urlopen(f"{address}/v1/models").read() == b""
         engine.shutdown()
         engine.server_close()
-        assert told(address) == {"tidegate_engine_up": "0"}, "while it loads, or hangs"
+        assert exported(address) == {"tidegate_engine_up": "0"}, "while it loads, or hangs"
 
 
-def test_the_relay_hands_out_what_a_frontend_says_while_its_worker_says_nothing(
+def test_the_relay_exports_a_frontends_metrics_while_its_worker_has_none(
     objects: list[KubernetesObject], tmp_path: Path
 ) -> None:
     relay = container(objects, "chat-blue", "metrics")
@@ -162,7 +157,7 @@ def test_the_relay_hands_out_what_a_frontend_says_while_its_worker_says_nothing(
     engine = ThreadingHTTPServer(("127.0.0.1", 0), _Engine)
     Thread(target=engine.serve_forever, daemon=True).start()
     with relaying(tmp_path, relay, engine.server_port, *free_ports(1)) as address:
-        assert told(address) == {"vllm:num_requests_running": "3", "tidegate_engine_up": "0"}
+        assert exported(address) == {"vllm:num_requests_running": "3", "tidegate_engine_up": "0"}
     engine.shutdown()
     engine.server_close()
 

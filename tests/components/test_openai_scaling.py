@@ -1,4 +1,4 @@
-"""What KEDA asks of pools of engines, held by promtool: what waits for them, and how many hold what they compute."""
+"""KEDA's queries for pools of engines, run by promtool: waiting requests, and replicas for running ones."""
 
 from pathlib import Path
 
@@ -18,16 +18,16 @@ NAMESPACE = "tidegate-dev"
 VLLM = "vllm:num_requests_waiting", "vllm:num_requests_running"
 SGLANG = "sglang:num_queue_reqs", "sglang:num_running_reqs"
 OWN = "llamacpp:requests_deferred", "llamacpp:requests_processing"
-WAITS, HELD = 0, 1  # Places of the queries.
+WAITS, HELD = 0, 1  # Indexes of the queries.
 
 
 @pytest.fixture(scope="module")
 def queries() -> dict[str, list[str]]:
-    """What KEDA asks, by the name of the pool's StatefulSet."""
+    """KEDA's queries, by the name of the pool's StatefulSet."""
     text = _FILE.read_text("utf-8")
-    told = f"engine: custom\n      metricsPath: /metrics\n      waitingMetric: {OWN[0]}\n      runningMetric: {OWN[1]}"
+    own = f"engine: custom\n      metricsPath: /metrics\n      waitingMetric: {OWN[0]}\n      runningMetric: {OWN[1]}"
     queue = "autoscaling: {kind: queue, min: 1, max: 2, prometheusAddress: 'http://p:9090'}"
-    text = text.replace("engine: custom", told).replace("autoscaling: {kind: cpu, min: 1, max: 2}", queue)
+    text = text.replace("engine: custom", own).replace("autoscaling: {kind: cpu, min: 1, max: 2}", queue)
     stack = validate(parse(text, "f.yaml"), ImagesLock()).stacks[0]
     scaled = [one for one in declared(resolve(stack, ImagesLock())) if one["kind"] == "ScaledObject"]
     assert all(each["metricType"] == "AverageValue" for one in scaled for each in one["spec"]["triggers"])
@@ -35,12 +35,12 @@ def queries() -> dict[str, list[str]]:
 
 
 def engines(names: tuple[str, str], waiting: tuple[str, ...], running: tuple[str, ...], pool: str) -> dict[str, str]:
-    """Series of the engines of a pool: what waits for each, and what it computes, by the minute."""
+    """Series of the engines of a pool: waiting and running requests of each, by the minute."""
     pods = [f"{pool}-{number}" for number in range(len(waiting))]
     return {
-        of(name, pod=pod): said
+        of(name, pod=pod): value
         for name, values in zip(names, (waiting, running), strict=True)
-        for pod, said in zip(pods, values, strict=True)
+        for pod, value in zip(pods, values, strict=True)
     }
 
 
@@ -84,8 +84,8 @@ def test_what_waits_is_wanted_and_as_many_engines_as_hold_what_runs_once_one_was
     others = engines(names, ("7x100",), ("9x100",), f"{pool}-b")
     elsewhere = engines(names, ("7x100",), ("9x100",), pool)
     every = [*mine, *series_in(NAMESPACE, others), *series_in("elsewhere", elsewhere)]
-    asked = [*samples(queries[pool][WAITS], waits), *samples(queries[pool][HELD], held)]
-    assert not promtool_test(tmp_path, *every, promql_expr_test=asked)
+    expected = [*samples(queries[pool][WAITS], waits), *samples(queries[pool][HELD], held)]
+    assert not promtool_test(tmp_path, *every, promql_expr_test=expected)
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,9 @@ def test_what_waits_is_wanted_and_as_many_engines_as_hold_what_runs_once_one_was
     [("agents-planner", "1x60", 0), ("agents-planner", "0x60", None), ("edge-main", "1x60", None)],
     ids=["not called yet", "loading", "one's own, under another name"],
 )
-def test_an_engine_that_was_not_called_yet_wants_nothing_and_one_that_loads_says_nothing(
+def test_queries_are_zero_for_an_engine_without_calls_and_empty_while_it_loads(
     pool: str, up: str, found: int | None, queries: dict[str, list[str]], tmp_path: Path
 ) -> None:
     series = series_in(NAMESPACE, {of("tidegate_engine_up", pod=f"{pool}-0"): up})
-    asked = [each for query in queries[pool] for each in samples(query, {10: found})]
-    assert not promtool_test(tmp_path, *series, promql_expr_test=asked)
+    expected = [each for query in queries[pool] for each in samples(query, {10: found})]
+    assert not promtool_test(tmp_path, *series, promql_expr_test=expected)

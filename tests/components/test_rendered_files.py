@@ -1,4 +1,4 @@
-"""Rendered files pass kubeconform, strict, and are as they were reviewed."""
+"""Rendered files pass kubeconform in strict mode, and are as reviewed."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What KEDA asks of a pool, held by promtool: who calls it, the room that models in use take, and what nobody knows."""
+"""KEDA's queries for a pool, run by promtool: its callers, the memory of models in use, and missing data."""
 
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,6 @@ REFUSED = {"server": "ondemand", "type": "busy", "reason": "no-room"}
 
 @pytest.fixture(scope="module")
 def queries() -> list[str]:
-    """What KEDA asks of the pool."""
     definition = read_definition(ROOT / "tests/definitions/everything.yaml")
     objects = declared(resolve(definition.stacks[0], definition.lock))
     (scaled,) = (one for one in objects if one["kind"] == "ScaledObject" and one["spec"].get("minReplicaCount") == 0)
@@ -44,7 +43,6 @@ def queries() -> list[str]:
 
 
 def samples(query: str, wanted: dict[int, int | None]) -> list[dict[str, Any]]:
-    """Return what promtool is to find at each minute."""
     return [
         {
             "expr": query,
@@ -59,14 +57,14 @@ def samples(query: str, wanted: dict[int, int | None]) -> list[dict[str, Any]]:
     ("series", "wanted"),
     [
         ({**IDLE, AT_A_REPLICA: "0x30"}, {10: 0}),
-        (IDLE, {10: 0}),  # there is no replica
+        (IDLE, {10: 0}),  # There is no replica.
         ({**IDLE, WAITING: "0x9 1x20"}, {9: 0, 12: 1}),
-        ({**IDLE, AT_A_REPLICA: "0x9 2x10 0x10"}, {9: 0, 18: 2, 25: 0}),  # two streams, which wait for nothing
-        ({AT_A_REPLICA: "1x30"}, {10: None}),  # a proxy that does not tell who waits: nobody knows
+        ({**IDLE, AT_A_REPLICA: "0x9 2x10 0x10"}, {9: 0, 18: 2, 25: 0}),  # Two streams, which wait for nothing.
+        ({AT_A_REPLICA: "1x30"}, {10: None}),  # A proxy that does not export waiting callers.
     ],
-    ids=["nobody", "nobody and no replica", "a caller that waits", "calls under way", "no series"],
+    ids=["no caller", "no caller and no replica", "a caller that waits", "calls in flight", "no series"],
 )
-def test_whoever_calls_a_pool_keeps_its_replica(
+def test_any_caller_of_a_pool_keeps_its_replica(
     series: dict[str, str], wanted: dict[int, int | None], queries: list[str], tmp_path: Path
 ) -> None:
     others = {AT_A_REPLICA: "9x30", WAITING: "9x30", WAITED: "0+9x30"}
@@ -77,9 +75,9 @@ def test_whoever_calls_a_pool_keeps_its_replica(
 @pytest.mark.parametrize(
     ("series", "wanted"),
     [
-        ({}, {10: 0}),  # there is no replica
+        ({}, {10: 0}),  # There is no replica.
         (ROOM, {10: 75}),
-        ({**ROOM, of(LEASES, pod=PODS[1], model="c"): "1x30"}, {10: 75}),  # it is at both
+        ({**ROOM, of(LEASES, pod=PODS[1], model="c"): "1x30"}, {10: 75}),  # It is on both replicas.
         ({**ROOM, of(LEASES, pod=PODS[1], model="d"): "1x9 stale"}, {9: 100, 10: 100, 13: 75}),
         ({**ROOM, of("tidegate_proxy_model_problems_total", model="e", **REFUSED): "0x9 1x20"}, {9: 75, 11: 100}),
         ({**ROOM, of("tidegate_proxy_model_problems_total", model="x", **REFUSED): "0+1x30"}, {10: 75}),
@@ -98,8 +96,8 @@ def test_models_in_use_and_those_that_found_no_room_are_what_a_pool_has_to_hold(
     ("series", "wanted"),
     [
         (TOLD, {10: 0}),
-        (dict.fromkeys(TOLD, "_x10 1x20"), {9: None, 10: None, 12: 0}),  # a Prometheus that began anew, or a new pool
-        (dict.fromkeys(TOLD, "1x5 _x5 1x20"), {5: 0, 9: None, 11: None, 13: 0}),  # down for a while
+        (dict.fromkeys(TOLD, "_x10 1x20"), {9: None, 10: None, 12: 0}),  # A new Prometheus, or a new pool.
+        (dict.fromkeys(TOLD, "1x5 _x5 1x20"), {5: 0, 9: None, 11: None, 13: 0}),  # Prometheus was down for a while.
         ({**TOLD, TRITONS: "1x9 stale"}, {10: 0, 13: None}),
         ({**TOLD, POLICIES: "1x9 stale"}, {10: 0, 13: None}),
         ({**TOLD, PROXIES: "1x9 stale"}, {10: 0, 13: None}),
@@ -110,7 +108,7 @@ def test_models_in_use_and_those_that_found_no_room_are_what_a_pool_has_to_hold(
             {8: 0, 9: None, 10: None, 12: 0},
         ),
     ],
-    ids=["all", "anew", "a hole", "no Triton", "no policy", "no proxy", "none", "none, anew", "the first replica"],
+    ids=["all", "new", "a hole", "no Triton", "no policy", "no proxy", "none", "none, new", "the first replica"],
 )
 def test_no_replica_goes_for_what_prometheus_does_not_know(
     series: dict[str, str], wanted: dict[int, int | None], queries: list[str], tmp_path: Path
@@ -119,7 +117,7 @@ def test_no_replica_goes_for_what_prometheus_does_not_know(
     assert not promtool_test(tmp_path, *both, promql_expr_test=samples(queries[3], wanted))
 
 
-def test_each_figure_of_a_pool_of_none_that_nobody_calls_is_nought(queries: list[str], tmp_path: Path) -> None:
+def test_all_queries_are_zero_for_a_pool_without_replicas_and_callers(queries: list[str], tmp_path: Path) -> None:
     alone = series_in(NAMESPACE, {**IDLE, PROXIES: "0x30"})
     assert not promtool_test(
         tmp_path, *alone, promql_expr_test=[each for it in queries for each in samples(it, {10: 0})]

@@ -1,4 +1,4 @@
-"""The command line that starts Triton, run by a real shell: with a secret, or not at all."""
+"""The command that starts Triton, run by a real shell. It needs a secret."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ for i in $(seq 200); do sleep 0.1; done
 def started(
     pool: str, folder: Path, path: str = "/usr/bin:/bin", program: str = TRITON
 ) -> subprocess.CompletedProcess[str]:
-    """Run a pool's command as the kubelet would, with a stand-in for tritonserver: one that prints its arguments."""
+    """Run a pool's command as the kubelet would, with a tritonserver that prints its arguments."""
     definition = read_definition(ROOT / "stacks/inference.yaml")
     stack = definition.stacks[0]
     objects = evaluate(lambda: Environment(stack.name, resolve(stack, definition.lock)))
@@ -45,7 +45,7 @@ def started(
         part.replace(eviction_process.CONTROL_ROOT, str(folder))
         .replace("/tmp/started", f"{folder}/started")
         .replace("/dev/shm", str(folder))
-        .replace("$$", "$")  # as Kubernetes does
+        .replace("$$", "$")  # As Kubernetes does.
         for part in container["command"]
     ]
     with subprocess.Popen(
@@ -59,7 +59,7 @@ def started(
         try:
             out, err = process.communicate(timeout=30)
         finally:
-            with suppress(ProcessLookupError):  # a container's other processes end with its first one
+            with suppress(ProcessLookupError):  # The other processes of a container end with its first one.
                 os.killpg(process.pid, signal.SIGKILL)
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
@@ -91,7 +91,7 @@ def test_a_triton_is_not_started_without_a_secret(tmp_path: Path, content: str |
         assert done.stdout == ""
 
 
-def test_an_on_demand_triton_ends_when_its_policy_asks_for_that_and_not_for_what_was_asked_before(
+def test_an_on_demand_triton_ends_at_its_policys_request_but_not_at_an_older_one(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "secret").write_text("s3cret")
@@ -102,7 +102,7 @@ def test_an_on_demand_triton_ends_when_its_policy_asks_for_that_and_not_for_what
     def ask() -> None:
         while not (tmp_path / "bin/tritonserver.serving").exists():
             time.sleep(0.05)
-        time.sleep(3)  # It looks every two.
+        time.sleep(3)  # It checks every two seconds.
         asked.append(True)
         recycle.touch()
 

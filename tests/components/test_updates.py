@@ -1,4 +1,4 @@
-"""Updates are boring: an edit changes the objects that it is about, and no immutable field."""
+"""An edit of a definition changes only the objects that it is about, and no immutable field."""
 
 import copy
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.strategies import read_tree
 
 ROOT = Path(__file__).parents[2]
 Objects = dict[tuple[str, str], KubernetesObject]
-# Of a StatefulSet Kubernetes lets only these be changed, of a Deployment's selector and a claim's volume nothing.
+# Kubernetes allows changes only of these fields of a StatefulSet, and none of a Deployment's selector or a claim.
 MUTABLE = {"replicas", "template", "updateStrategy", "ordinals", "minReadySeconds"}
 
 
@@ -53,7 +53,7 @@ SPLIT = [{"version": 1, "weight": 100}]
     [
         (lambda tree: named(tree["images"], "proxy").update(tag="0.9.0"), {"Deployment inference-proxy"}),
         (lambda tree: named(tree["images"], "triton-next").update(tag="26.09-py3"), {"StatefulSet preload-main"}),
-        (lambda tree: tree["models"].append(model(footprint="1Gi")), TABLES),  # nothing is restarted
+        (lambda tree: tree["models"].append(model(footprint="1Gi")), TABLES),  # Nothing restarts.
         (
             lambda tree: named(tree["models"], "fraud-score").update(versions=SPLIT),
             {"ConfigMap inference-proxy-routing"},
@@ -75,7 +75,7 @@ def test_an_edit_changes_the_objects_that_it_is_about(tree: dict[str, Any], edit
     assert changed(before, after) == wanted
 
 
-def test_the_proxy_is_told_of_a_pool_that_is_meant_to_have_no_replica(tree: dict[str, Any]) -> None:
+def test_the_routing_table_has_a_pool_with_no_replicas_on_purpose(tree: dict[str, Any]) -> None:
     def empty(objects: Objects) -> set[str]:
         said = objects["ConfigMap", "inference-proxy-routing"]["data"][proxy_process.ROUTING_FILE]
         table = routing.RoutingTable.model_validate_json(said)
@@ -101,7 +101,9 @@ def test_ordinary_edits_of_a_pool_touch_no_immutable_field(tree: dict[str, Any])
     pool["placement"]["profile"] = "2g.20gb"
     after = prod_east(tree)
     assert before.keys() == after.keys()
-    assert len(changed(before, after)) == 5, "the pool, its budget, its policy's settings; the proxy's table; devices"
+    assert len(changed(before, after)) == 5, (
+        "the pool, its budget, its policy's settings, the proxy's table, the devices"
+    )
     for (kind, name), item in before.items():
         other = after[kind, name]
         assert kind == "Namespace" or item["metadata"] == other["metadata"]  # It names the devices of the stack.

@@ -1,6 +1,6 @@
-"""The helpers by which components compute and write files, on values that are known.
+"""The helpers with which components compute and write files, with known values.
 
-How they loop, branch and compose is shown by the rendered files of `expected`, and by the chart, which equals them.
+The rendered files of `expected`, and the chart, which equals them, test loops, branches and composition.
 """
 
 import json
@@ -10,7 +10,7 @@ import pytest
 from components.values import json_text, needed, of_kinds, quotient, total
 
 
-def test_what_is_needed_is_there_or_says_why_it_must_be() -> None:
+def test_a_required_value_is_returned_or_its_reason_raised() -> None:
     assert needed("", "because") == ""
     with pytest.raises(ValueError, match="because"):
         needed(None, "because")
@@ -29,7 +29,7 @@ def test_numbers_are_added_and_divided_rounding_up() -> None:
 
 @pytest.mark.parametrize("text", ["<&>", "\u2028\u2029", "grün 😀", 'a"b\\c\n\t', "plain"])
 def test_a_file_is_json_as_go_writes_it(text: str) -> None:
-    """What Go escapes is escaped, and nothing else: so Helm writes the same file. Keys are sorted."""
+    """It has the same escapes as Go's JSON, so Helm writes the same file. Keys are sorted."""
     found = json_text({"text": text, "b": None, "a": [], "c": {"d": None}})
     assert found.startswith('{\n  "a": [],\n  "c": {},\n  "text": "')
     assert json.loads(found) == {"text": text, "a": [], "c": {}}

@@ -126,7 +126,7 @@ def test_a_section_has_meaning_impact_three_commands_that_exist_and_mitigation(n
     meaning, impact = found.groups()
     assert len(meaning.split()) > 5
     assert impact.strip()
-    assert after.startswith("\n**Mitigation:**\n\n- ")
+    assert after.startswith("\n**Mitigation:**\n- ")
     lines = [line for line in commands.replace("\\\n", " ").splitlines() if not line.startswith("#")]
     assert len(lines) == 3
     for line in lines:

@@ -1,1 +1,1 @@
-"""The guardrails: every rule is broken by a test and nearly broken by another."""
+"""The guardrails: tests break every rule, and nearly break it."""

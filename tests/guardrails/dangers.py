@@ -1,4 +1,4 @@
-"""What dangerous changes of a stack are written with: where something can be changed, and how."""
+"""The parts of dangerous changes of a stack: the places, and the changes."""
 
 import copy
 import json
@@ -16,13 +16,13 @@ Change = Callable[[Any], None]
 
 
 Danger = tuple[str, Places, Change]
-"""What is dangerous, in words; where it can be done; and how."""
+"""A description of a danger, the places where it is possible, and the change."""
 
-# ---- where ----
+# ---- places ----
 
 
 def every(*kinds: str, having: str = "") -> Places:
-    """All objects of these kinds; with `having`, those that hold this text."""
+    """All objects of these kinds. With `having`, only those that contain this text."""
     return lambda stack: [each for each in stack if each["kind"] in kinds and having in json.dumps(each)]
 
 
@@ -39,7 +39,6 @@ def tritons(stack: Objects) -> list[Any]:
 
 
 def controlled(stack: Objects) -> list[Any]:
-    """Tritons that a policy tells what to load."""
     return [one for one in tritons(stack) if RESTRICTED in json.dumps(one.get("command"))]
 
 
@@ -56,12 +55,12 @@ def scratch(stack: Objects) -> list[Any]:
 
 
 def models(stack: Objects) -> list[Any]:
-    """A pod with a claim, and the claim: who makes one writable mounts it so too."""
+    """Each pod with a claim, and the claim: a change that makes it writable also mounts it so."""
     return [(spec, volume) for spec in specs(stack) for volume in spec["volumes"] if "persistentVolumeClaim" in volume]
 
 
 def services(of: str) -> Places:
-    """The Services, with an address, of the proxy or of servers."""
+    """The Services of the proxy or of servers, without headless ones."""
 
     def found(stack: Objects) -> list[Any]:
         own = [each for each in stack if each["kind"] == "Service" and each["spec"].get("clusterIP") != "None"]
@@ -71,7 +70,7 @@ def services(of: str) -> Places:
 
 
 def allowed(direction: str, named: str = "") -> Places:
-    """What NetworkPolicies allow pods of the stack in one direction; of those policies whose name begins so."""
+    """The rules of NetworkPolicies for pods of the stack in one direction, if the policy's name has this prefix."""
     return lambda stack: [
         rule
         for each in stack
@@ -89,11 +88,11 @@ def whole(stack: Objects) -> list[Any]:
     return [stack]
 
 
-# ---- how ----
+# ---- changes ----
 
 
 def put(path: str, value: Any) -> Change:
-    """Put a value at a path, as `stacks.place` has it; a key that is to go may be missing."""
+    """Put a value at a path (see `stacks.place`). A key to remove may be missing."""
 
     def change(node: Any) -> None:
         node = node[1] if isinstance(node, tuple) else node
@@ -117,12 +116,11 @@ def together(*changes: Change) -> Change:
 
 
 def more(key: str, *values: Any) -> Change:
-    """Put values at the end of a list, which may be missing."""
     return lambda node: node.__setitem__(key, [*node.get(key, []), *copy.deepcopy(values)])
 
 
 def added(kind: str, **rest: Any) -> Change:
-    """Add an object to the namespace of the stack, or to none where it is one of the whole cluster."""
+    """Add an object to the namespace of the stack, or to none if it is cluster-wide."""
 
     def change(stack: Objects) -> None:
         metadata = {"name": "danger"}
@@ -141,12 +139,11 @@ def removed(kind: str, name: str = "") -> Change:
 
 
 def replaced(old: str, new: str, key: str = "command") -> Change:
-    """Replace a text in the words of a container."""
     return lambda one: one.__setitem__(key, [word.replace(old, new) for word in one[key]])
 
 
 def in_issuer(**changes: Any) -> Change:
-    """Change the first issuer of an access table; None takes a key away."""
+    """Change the first issuer of an access table. None removes a key."""
 
     def change(item: Object) -> None:
         table = json.loads(item["data"]["access.json"])
@@ -158,8 +155,6 @@ def in_issuer(**changes: Any) -> Change:
 
 
 def granting(**changes: Any) -> Change:
-    """Add an access rule."""
-
     def change(item: Object) -> None:
         table = json.loads(item["data"]["access.json"])
         rule = {
@@ -182,7 +177,7 @@ POLLING = "shared-memory,trace,logging"
 
 
 def role(kind: str = "Role", **rule: Any) -> Danger:
-    """Add a role with one rule: the core group's pods may be read, but for what is said."""
+    """Add a role with one rule: it may get pods, with these changes."""
     made = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"], **rule}
     return ", ".join(f"{key} {value}" for key, value in rule.items()), whole, added(kind, rules=[made])
 

@@ -1,4 +1,4 @@
-"""Dangerous changes of all that is around pods, by the guardrail that must find each.
+"""Dangerous changes of the objects around pods, by the guardrail that must find each.
 
 After Kubernetes' documentation: network policies, Services, ingress-nginx's annotations, Pod Security admission, RBAC
 good practices, service accounts, persistent volumes.
@@ -87,10 +87,10 @@ AROUND_PODS: Mapping[str, Sequence[Danger]] = {
     "nothing-bypasses-the-proxy": [
         ("servers on a load balancer", SERVER, put("spec/type", "LoadBalancer")),
         ("servers on a port of every node", SERVER, put("spec/type", "NodePort")),
-        ("servers on an address of somebody else", SERVER, put("spec/externalIPs", ["203.0.113.9"])),
-        ("everybody may call servers", allowed("ingress", "servers-from-proxy"), put("from", GONE)),
+        ("servers on an address of another host", SERVER, put("spec/externalIPs", ["203.0.113.9"])),
+        ("every pod may call servers", allowed("ingress", "servers-from-proxy"), put("from", GONE)),
         ("a range of addresses may call servers", allowed("ingress", "servers-from"), put("from", block("10.0.0.0/8"))),
-        ("what no rule of an Ingress is for goes to a server", whole, leading_to_a_server),
+        ("the default backend of an Ingress is a server", whole, leading_to_a_server),
         ("their neighbours may hold leases", allowed("ingress", "policy-from"), put("from", [{"podSelector": {}}])),
     ],
     "everything-is-refused-by-default": [
@@ -102,29 +102,29 @@ AROUND_PODS: Mapping[str, Sequence[Danger]] = {
         ("an administrator's policy comes first", whole, added("AdminNetworkPolicy", spec={"priority": 1})),
     ],
     "callers-are-named": [
-        ("everybody may come in", allowed("ingress"), put("from", GONE)),
-        coming("nobody in particular"),
+        ("every address may come in", allowed("ingress"), put("from", GONE)),
+        coming("an empty list"),
         coming("an empty peer", {}),
         coming("all of IPv4", *EVERYWHERE),
         coming("all of IPv6", *block("::/0")),
         coming("every namespace", {"namespaceSelector": {}}),
         coming("every namespace that has a name", namespaces("kubernetes.io/metadata.name", "Exists")),
         coming("every namespace but one", namespaces("a", "NotIn", values=["b"])),
-        coming("whoever calls itself a caller", {"namespaceSelector": {}, "podSelector": CALLER}),
+        coming("pods with a caller's label in any namespace", {"namespaceSelector": {}, "podSelector": CALLER}),
         ("callers reach all ports of the proxy", TO_CALL, put("ports", GONE)),
         ("callers reach its admin port", TO_CALL, more("ports", {"port": 8082})),
         ("callers reach it by name", TO_CALL, more("ports", {"port": "admin"})),
         ("callers reach it in a range", TO_CALL, put("ports", [{"port": 8080, "endPort": 8089}])),
-        ("a further policy lets everybody in", whole, policy(ingress=[{}])),
-        ("everybody may read metrics", allowed("ingress", "metrics-of"), put("from", GONE)),
+        ("another policy admits every address", whole, policy(ingress=[{}])),
+        ("every address may read metrics", allowed("ingress", "metrics-of"), put("from", GONE)),
         ("all namespaces may read metrics", allowed("ingress", "metrics-of"), put("from", [{"namespaceSelector": {}}])),
     ],
     "destinations-are-named": [
         ("pods may go anywhere", allowed("egress"), put("to", GONE)),
-        ("pods may go to nobody in particular", allowed("egress"), put("to", [])),
+        ("pods may go to an empty list", allowed("egress"), put("to", [])),
         ("pods may go to every namespace", allowed("egress"), put("to", [{"namespaceSelector": {}}])),
         ("all of IPv4, on all ports", allowed("egress"), together(put("to", EVERYWHERE), put("ports", GONE))),
-        ("a further policy lets everything out", whole, policy(policyTypes=["Egress"], egress=[{}])),
+        ("another policy allows all egress", whole, policy(policyTypes=["Egress"], egress=[{}])),
         ("the metadata address among others", allowed("egress", "dns"), more("to", *block(METADATA))),
         *(out(cidr) for cidr in ("0.0.0.0/0", "0.0.0.0/1", "::/0", METADATA)),
         *(out(cidr, 80) for cidr in (METADATA, "169.254.170.2/32", "fd00:ec2::254/128", "0.0.0.0/0")),
@@ -132,11 +132,11 @@ AROUND_PODS: Mapping[str, Sequence[Danger]] = {
         out("169.254.169.252/32", 988),
     ],
     "the-proxy-is-exposed-to-named-callers": [
-        ("a load balancer for everybody", PROXY, balancer(GONE)),
+        ("a load balancer for every address", PROXY, balancer(GONE)),
         ("a load balancer for all of IPv4", PROXY, balancer(["10.0.0.0/8", "0.0.0.0/0"])),
         ("a port of every node", PROXY, put("spec/type", "NodePort")),
-        ("an address of somebody else", PROXY, put("spec/externalIPs", ["203.0.113.9"])),
-        ("the admin port beside", PROXY, lambda item: more("ports", {"port": 9, "targetPort": 8082})(item["spec"])),
+        ("an address of another host", PROXY, put("spec/externalIPs", ["203.0.113.9"])),
+        ("the admin port too", PROXY, lambda item: more("ports", {"port": 9, "targetPort": 8082})(item["spec"])),
         ("addresses by hand", whole, added("EndpointSlice", endpoints=[{"addresses": ["10.0.0.9"]}])),
     ],
     "calls-from-outside-are-encrypted": [
@@ -159,11 +159,11 @@ AROUND_PODS: Mapping[str, Sequence[Danger]] = {
         ("the baseline is enforced", NAMESPACES, put(ENFORCE, "baseline")),
         ("a profile that there is not", NAMESPACES, put(ENFORCE, "Restricted")),
         ("a profile of long ago", NAMESPACES, put(f"{ENFORCE}-version", "v1.22")),
-        ("a namespace that somebody else declares", whole, removed("Namespace")),
+        ("a namespace that another stack declares", whole, removed("Namespace")),
     ],
     "volumes-are-retained": [
         ("models go with their claim", VOLUMES, put("spec/persistentVolumeReclaimPolicy", "Delete")),
-        ("models go, unsaid", VOLUMES, put("spec/persistentVolumeReclaimPolicy", GONE)),
+        ("models are deleted by default", VOLUMES, put("spec/persistentVolumeReclaimPolicy", GONE)),
     ],
     "volumes-are-no-folders-of-nodes": [
         ("a folder of the node", VOLUMES, put("spec/hostPath", {"path": "/var/lib/kubelet"})),
@@ -180,12 +180,12 @@ AROUND_PODS: Mapping[str, Sequence[Danger]] = {
         ("the default account's token is mounted", specs, together(UNSAID, put("serviceAccountName", "default"))),
         ("no account is named", specs, together(UNSAID, put("serviceAccountName", GONE))),
         ("an account that hands its token out", ACCOUNTS, put("automountServiceAccountToken", True)),
-        ("an account that hands it out, unsaid", ACCOUNTS, put("automountServiceAccountToken", GONE)),
+        ("an account that mounts it by default", ACCOUNTS, put("automountServiceAccountToken", GONE)),
         ("a token as a volume", specs, more("volumes", token())),
         ("a token that never ends", whole, added("Secret", type="kubernetes.io/service-account-token")),
     ],
     "access-rules-name-their-callers": [
-        ("everybody may call", ACCESS, granting(principals=["*"])),
+        ("all principals may call", ACCESS, granting(principals=["*"])),
         ("every group may call", ACCESS, granting(groups=["?*"])),
     ],
     "access-rules-name-servers-or-models": [
@@ -220,4 +220,3 @@ AROUND_PODS: Mapping[str, Sequence[Danger]] = {
         ("a role made of others", whole, added("ClusterRole", aggregationRule={"clusterRoleSelectors": [{}]})),
     ],
 }
-"""By guardrail: what is dangerous, in words; where it can be done; and how."""

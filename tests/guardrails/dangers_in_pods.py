@@ -54,7 +54,7 @@ IN_PODS: Mapping[str, Sequence[Danger]] = {
         ("root is allowed", specs, put("securityContext/runAsNonRoot", False)),
         volume(hostPath={"path": "/"}),
         ("a container for debugging, as root", specs, put("ephemeralContainers", [{"name": "debug", "image": "sh"}])),
-        ("a pod of nobody's", whole, added("Pod", spec=BARE)),
+        ("a pod without a workload", whole, added("Pod", spec=BARE)),
         ("a pod on every node", whole, added("DaemonSet", spec={"template": {"spec": BARE}})),
         ("a pod by the clock", whole, added("CronJob", spec={"jobTemplate": {"spec": {"template": {"spec": BARE}}}})),
     ],
@@ -63,7 +63,7 @@ IN_PODS: Mapping[str, Sequence[Danger]] = {
         ("containers see each other's processes", specs, put("shareProcessNamespace", True)),
         ("root's group", containers, put("securityContext/runAsGroup", 0)),
         ("volumes of root's group", specs, put("securityContext/fsGroup", 0)),
-        ("root's group beside others", specs, put("securityContext/supplementalGroups", [1000, 0])),
+        ("root's group among others", specs, put("securityContext/supplementalGroups", [1000, 0])),
         ("mounts that come out on the node", mounts, put("mountPropagation", "Bidirectional")),
         ("a raw disk", containers, put("volumeDevices", [{"name": "models", "devicePath": "/dev/xvda"}])),
     ],
@@ -78,9 +78,9 @@ IN_PODS: Mapping[str, Sequence[Danger]] = {
             (f"{name} is open, where it polls", polling, replaced(POLLING, ",".join(set(POLLING.split(",")) - {name})))
             for name in POLLING.split(",")
         ),
-        ("whoever asks may load, where it polled", polling, more("args", "--model-control-mode=explicit")),
+        ("a polling server accepts loads", polling, more("args", "--model-control-mode=explicit")),
         ("started bare", tritons, put("command", ["tritonserver"])),
-        ("a secret that everybody can read", tritons, replaced("=$secret", "=letmein")),
+        ("a secret in the arguments", tritons, replaced("=$secret", "=letmein")),
         ("SageMaker's front end", tritons, more("args", "--allow-sagemaker=true")),
         ("Vertex AI's front end", tritons, more("args", "--allow-vertex-ai=1")),
         ("models are handed tokens over HTTP", tritons, more("args", "--http-header-forward-pattern=.*")),
@@ -115,4 +115,3 @@ IN_PODS: Mapping[str, Sequence[Danger]] = {
         ("it is the most important of all", specs, put("priorityClassName", "system-cluster-critical")),
     ],
 }
-"""By guardrail: what is dangerous, in words; where it can be done; and how."""

@@ -1,4 +1,4 @@
-"""Objects of stacks that break no guardrail, for tests to edit, and what is said about them then."""
+"""Objects of stacks that break no guardrail, for tests to edit, and the findings about them."""
 
 import copy
 import json
@@ -30,7 +30,6 @@ Edit = Callable[[Objects], None]
 
 
 def pinned(definition: Definition) -> ImagesLock:
-    """A lock with a digest for every image of a definition."""
     references = {image.reference for stack in definition.stacks for image in stack.platform.images}
     return ImagesLock(
         images=tuple(PinnedImage(image=name, digest=f"sha256:{n:064x}") for n, name in enumerate(sorted(references)))
@@ -39,7 +38,6 @@ def pinned(definition: Definition) -> ImagesLock:
 
 @cache
 def rendered(path: Path) -> dict[str, Objects]:
-    """The objects of every stack of a definition whose images are pinned."""
     definition = read_definition(path)
     lock = pinned(definition)
     return {
@@ -49,27 +47,26 @@ def rendered(path: Path) -> dict[str, Objects]:
 
 
 def prod() -> Objects:
-    """The reference's production, with digests, to be changed by a test: it breaks no rule."""
+    """The reference's production with digests, which breaks no rule. Tests may change it."""
     return copy.deepcopy(rendered(DEFINITIONS[0])["prod-east"])
 
 
 def everything() -> Objects:
-    """The environment with most things switched on, likewise."""
+    """The environment with most features, likewise."""
     return copy.deepcopy(rendered(ROOT / "tests/definitions/everything.yaml")["prod-all"])
 
 
 def shared_frontends() -> Objects:
-    """A production with Dynamo's frontends that all workers of a server share, likewise."""
+    """A production environment with shared Dynamo frontends, likewise."""
     return copy.deepcopy(rendered(ROOT / "tests/definitions/two-kinds.yaml")["prod-east"])
 
 
 def findings(objects: Objects, today: date = TODAY) -> list[Finding]:
-    """What is said about a stack."""
     return check(objects, today)
 
 
 def settings(objects: Objects, **changes: Any) -> None:
-    """Change what the Namespace says about itself; None takes a key away."""
+    """Change the settings in the Namespace. None removes a key."""
     (namespace,) = (item for item in objects if item["kind"] == "Namespace")
     annotations = namespace["metadata"]["annotations"]
     tree = json.loads(annotations[ANNOTATION]) | changes
@@ -77,13 +74,12 @@ def settings(objects: Objects, **changes: Any) -> None:
 
 
 def pod(objects: Objects, name: str, kind: str = "StatefulSet") -> Object:
-    """The pod specification of a workload."""
     spec: Object = template(named(objects, kind, name))["spec"]
     return spec
 
 
 def place(tree: Any, path: str, value: Any) -> None:
-    """Put a value at a path such as `spec/ports/0/name`, with ~ for a slash in a key, and + for the end of a list."""
+    """Put a value at a path such as `spec/ports/0/name`. ~ is a slash in a key, and + is the end of a list."""
     steps = [int(step) if step.isdigit() else step.replace("~", "/") for step in path.split("/")]
     for step in steps[:-1]:
         tree = tree.setdefault(step, {}) if isinstance(tree, dict) else tree[step]
@@ -96,7 +92,7 @@ def place(tree: Any, path: str, value: Any) -> None:
 
 
 def at(kind: str, name: str, path: str, value: Any) -> Edit:
-    """An edit that puts a value into an object, at a path with slashes."""
+    """An edit that puts a value into an object at a path."""
     return lambda objects: place(named(objects, kind, name), path, value)
 
 
@@ -106,5 +102,4 @@ def in_small(path: str, value: Any) -> Edit:
 
 
 def thing(kind: str, name: str, **rest: Any) -> Object:
-    """A further object in production's namespace."""
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "inference-prod"}, **rest}

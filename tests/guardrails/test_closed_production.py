@@ -1,4 +1,4 @@
-"""Production that passes its checks is closed: seen in the objects, by code that knows no guardrail."""
+"""Production that passes its checks is closed. The test checks the objects without the guardrails' code."""
 
 import json
 from collections.abc import Iterator
@@ -17,15 +17,15 @@ from tests.strategies.platform import Tree
 from .stacks import TODAY, Objects
 
 ELSEWHERE = [ip_address(text) for text in ("8.8.8.8", "93.184.216.34", "198.51.100.77", "2606:4700::1111")]
-"""Addresses all over the internet: who is admitted from all of them is not known to anybody."""
+"""Addresses all over the internet. No single caller has them all."""
 METADATA = [ip_address("169.254.169.254"), ip_address("fd00:ec2::254")]
 INSIDE = [ip_address("10.9.8.7"), ip_address("172.20.0.1"), ip_address("fd12::1")]
-"""Addresses that clusters have."""
+"""Addresses of clusters."""
 PROXIES = ("app.kubernetes.io/name", "inference-proxy")
 
 
 def production(tree: Tree) -> Tree:
-    """The tree with all of its environments in production, and the guardrails as they are."""
+    """The tree with all environments in production, and default guardrails."""
     environments = [{**each, "production": True} for each in tree["environments"]]
     return {key: value for key, value in tree.items() if key != "guardrails"} | {"environments": environments}
 
@@ -36,9 +36,8 @@ def holds(block: dict[str, Any], address: Any) -> bool:
 
 
 def blocks(policy: Any, direction: str, peers: str) -> Iterator[tuple[dict[str, Any], list[int]]]:
-    """The address ranges of a policy, each with the ports that are open to it."""
     for rule in policy["spec"].get(direction) or []:
-        assert rule.get(peers), "a rule without peers is for everybody"
+        assert rule.get(peers), "a rule without peers admits every address"
         ports = [port["port"] for port in rule.get("ports") or [] if "port" in port]
         yield from ((peer["ipBlock"], ports) for peer in rule[peers] if "ipBlock" in peer)
 
@@ -49,7 +48,7 @@ def assert_closed(objects: Objects) -> None:
         by_kind.setdefault(item["kind"], []).append(item)
     admitted = {a for policy in by_kind["NetworkPolicy"] for block, _ in blocks(policy, "ingress", "from")
                 for a in ELSEWHERE if holds(block, a)}  # fmt: skip
-    assert len(admitted) < 2, "nobody calls from all over the internet"
+    assert len(admitted) < 2, "not the whole internet may call"
     for policy in by_kind["NetworkPolicy"]:
         for block, ports in blocks(policy, "egress", "to"):
             reached = [a for a in ELSEWHERE if holds(block, a)]
@@ -86,7 +85,9 @@ def assert_closed(objects: Objects) -> None:
         settings_of_proxy["TIDEGATE_PROXY_API_KEYS"] == "true"
         or "TIDEGATE_PROXY_DOMINO_PRINCIPAL_URL" in settings_of_proxy
     )
-    assert all(table["issuers"] or (keys and rule["principals"]) for rule in table["rules"] if keys), "it fits somebody"
+    assert all(table["issuers"] or (keys and rule["principals"]) for rule in table["rules"] if keys), (
+        "a rule matches a caller"
+    )
     for budget in by_kind["PodDisruptionBudget"]:
         sets = [item for item in by_kind["StatefulSet"] if item["metadata"]["name"] == budget["metadata"]["name"]]
         replicas = next((item["spec"].get("replicas", 1) for item in sets), 1)
@@ -94,12 +95,12 @@ def assert_closed(objects: Objects) -> None:
 
 
 def test_any_production_that_passes_its_checks_is_closed() -> None:
-    """Examples that a guardrail or a rule stops are none of these; most of them are open in one way or another."""
+    """It skips examples that a guardrail or a rule refuses, most of which are open."""
     passed, stopped = [], []
 
     @settings(parent=examples(160), suppress_health_check=list(HealthCheck))
     @given(definition_trees())
-    def asked(tree: Tree) -> None:
+    def checked(tree: Tree) -> None:
         try:
             definition = read_tree(production(tree), pinned=True)
         except DefinitionError:
@@ -113,6 +114,6 @@ def test_any_production_that_passes_its_checks_is_closed() -> None:
                 passed.append(name)
                 assert_closed(objects[name])
 
-    asked()
+    checked()
     assert passed
     assert stopped

@@ -1,4 +1,4 @@
-"""Each of many dangerous changes is found, whatever stack and object it is made in."""
+"""The guardrails find dangerous changes in every stack and object."""
 
 import json
 from collections.abc import Callable
@@ -25,21 +25,20 @@ ALL = [(rule, danger) for rule, dangers in DANGERS.items() for danger in dangers
 
 
 def of_production(objects: Objects) -> Objects:
-    """The same objects, held to what production is held to, without exceptions."""
+    """The same objects with production's settings, without exceptions."""
     stacks.settings(objects, kind="production", severities=None, waivers=None)
     return objects
 
 
 def changed(objects: str, danger: Danger, place: int) -> Objects:
-    """The objects that this JSON holds, with one place changed."""
+    """The objects of this JSON text, with one change."""
     _, places, change = danger
     made: Objects = json.loads(objects)
     change(places(made)[place])
     return made
 
 
-def said(objects: Objects, rule: str) -> set[tuple[str, str]]:
-    """What a guardrail says of a stack."""
+def breaches_of(objects: Objects, rule: str) -> set[tuple[str, str]]:
     breaches = (breach for environment in judged(objects) for breach in BY_NAME[rule](environment))
     return {(str(breach.object["metadata"]["name"]), breach.what) for breach in breaches}
 
@@ -49,16 +48,16 @@ def said(objects: Objects, rule: str) -> set[tuple[str, str]]:
 def test_a_dangerous_change_is_a_mandatory_finding(base: Callable[[], Objects], rule: str, danger: Danger) -> None:
     assert BY_NAME[rule].severity("production") == "mandatory"
     sound = of_production(base())
-    before = said(sound, rule)
+    before = breaches_of(sound, rule)
     count = len(danger[1](sound))
     if base is everything:
         assert count
     for place in {0, count - 1} if count else ():
-        assert said(changed(json.dumps(sound), danger, place), rule) - before
+        assert breaches_of(changed(json.dumps(sound), danger, place), rule) - before
 
 
 def test_every_guardrail_of_security_has_some() -> None:
-    # Whose settings and limits a definition decides, and what keeps a service going rather than closed.
+    # These are about availability.
     of_another_kind = {
         "every-container-has-probes",
         "every-workload-has-a-budget",
@@ -66,7 +65,7 @@ def test_every_guardrail_of_security_has_some() -> None:
     assert {*DANGERS} == {rule.name for rule in RULES} - of_another_kind
 
 
-# A failure says which change was missed; a smaller definition would say no more, and is not worth its minutes.
+# A failure names the missed change. Shrinking the definition would take minutes and add nothing.
 @settings(
     parent=examples(25),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -83,8 +82,8 @@ def test_any_of_them_is_found_in_what_any_valid_definition_declares(tree: Tree, 
             place = random.randrange(count)
             after = changed(dumped, danger, place)
             touched = {item["metadata"]["name"] for item in after if item not in sound}
-            # What a definition is open for itself, such as a load balancer for everybody, is found before and after.
-            known = {each for each in said(sound, rule) if each[0] not in touched}
-            if after != sound and not said(after, rule) - known:
+            # A definition's own breaches, such as a load balancer for every address, are found before and after.
+            known = {each for each in breaches_of(sound, rule) if each[0] not in touched}
+            if after != sound and not breaches_of(after, rule) - known:
                 missed.append((rule, danger[0], place))
     assert missed == []

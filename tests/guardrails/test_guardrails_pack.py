@@ -20,7 +20,7 @@ PACK = ROOT / "policies/guardrails"
 
 
 class Resource:
-    """What the engine hands a policy: properties behind a proxy, with whole numbers as floats."""
+    """A resource in the engine's form: properties behind a proxy, with whole numbers as floats."""
 
     def __init__(self, item: Object, urn: str) -> None:
         self.resource_type = f"kubernetes:{item['apiVersion']}:{item['kind']}"
@@ -33,12 +33,12 @@ class Arguments:
         self.resources = resources
 
 
-Said = dict[tuple[str, str], list[tuple[str, str | None]]]
+Reports = dict[tuple[str, str], list[tuple[str, str | None]]]
 
 
-def asked(objects: Objects, become: Objects | None = None) -> Said:
-    """Run the pack as the engine does: each resource as it is declared, then the stack as it has become."""
-    said: Said = {}
+def reports(objects: Objects, become: Objects | None = None) -> Reports:
+    """Run the pack as the engine does: each resource as declared, then the stack with the resulting resources."""
+    found: Reports = {}
     declared = [Resource(item, f"urn:{number}") for number, item in enumerate(objects)]
     after = [Resource(item, f"urn:{number}") for number, item in enumerate(become or objects)]
     pack = policies()
@@ -46,7 +46,7 @@ def asked(objects: Objects, become: Objects | None = None) -> Said:
     def reporting(policy: Policy) -> Any:
         assert policy.enforcement_level is not None
         key = policy.name, policy.enforcement_level.value
-        return lambda text, urn=None: said.setdefault(key, []).append((text, urn))
+        return lambda text, urn=None: found.setdefault(key, []).append((text, urn))
 
     for policy in pack:
         for each in declared if isinstance(policy, ResourceValidationPolicy) else ():
@@ -54,57 +54,57 @@ def asked(objects: Objects, become: Objects | None = None) -> Said:
     for policy in pack:
         if isinstance(policy, StackValidationPolicy):
             policy.validate(Arguments(after), reporting(policy))  # type: ignore[arg-type]
-    return said
+    return found
 
 
-def test_the_pack_says_of_a_stack_what_check_says_with_the_level_that_the_namespace_asks_for() -> None:
+def test_the_pack_reports_what_check_finds_with_the_severities_of_the_namespace() -> None:
     objects = prod()
     in_small("hostNetwork", True)(objects)
     in_small("containers/0/livenessProbe", {})(objects)
     settings(objects, severities={"every-container-has-probes": "advisory"})
     place = f"urn:{objects.index(named(objects, 'StatefulSet', SMALL))}"
-    said = asked(objects)
-    assert set(said) == {
+    found = reports(objects)
+    assert set(found) == {
         ("pods-fulfil-pod-security-restricted", "mandatory"),
         (f"every-container-has-probes{ADVISORY}", "advisory"),
     }
-    texts = [text for of_policy in said.values() for text, _ in of_policy]
+    texts = [text for of_policy in found.values() for text, _ in of_policy]
     assert sorted(texts) == sorted(str(each).rpartition("\n")[0] for each in findings(objects))
-    assert {urn for of_policy in said.values() for _, urn in of_policy} == {place}
+    assert {urn for of_policy in found.values() for _, urn in of_policy} == {place}
 
 
-def test_a_waived_finding_does_not_stop_anybody() -> None:
+def test_a_waived_finding_does_not_stop_the_update() -> None:
     objects = prod()
     in_small("hostNetwork", True)(objects)
     waiver = {"name": "w", "rule": "pods-fulfil-pod-security-restricted", "owner": "me", "reason": "so"}
     settings(objects, waivers=[{**waiver, "until": "2999-01-01"}])
-    assert asked(objects) == {}
+    assert reports(objects) == {}
     settings(objects, waivers=[{**waiver, "until": "2000-01-01"}])
-    assert {level for _, level in asked(objects)} == {"mandatory"}
+    assert {level for _, level in reports(objects)} == {"mandatory"}
 
 
 def test_defaults_of_an_api_server_are_not_taken_for_what_was_declared() -> None:
-    """On a cluster a stack validation sees what resources have become: `replicas: 1` where an autoscaler owns it."""
+    """On a cluster a stack validation sees the API server's defaults: `replicas: 1` although there is an autoscaler."""
     objects = prod()
     at("StatefulSet", SMALL, "spec/replicas", GONE)(objects)
     defaulted = copy.deepcopy(objects)
     for item in defaulted:
         if item["kind"] == "Deployment":
             item["spec"]["replicas"] = 1
-    assert asked(objects, defaulted) == {}
+    assert reports(objects, defaulted) == {}
 
 
-def test_what_is_known_only_after_the_update_stops_nobody_before_it() -> None:
+def test_a_value_that_is_known_only_after_the_update_does_not_stop_it() -> None:
     objects = prod()
     in_small("containers/0/image", UNKNOWN_STRING_VALUE)(objects)
     settings(objects, severities=None)
-    ((policy, level),) = asked(objects)
+    ((policy, level),) = reports(objects)
     assert (policy, level) == (f"images-are-pinned-by-digest{ADVISORY}", "advisory")
-    (text, _), *_ = asked(objects)[policy, level]
+    (text, _), *_ = reports(objects)[policy, level]
     assert "known only after the update" in text
     waiver = {"name": "w", "rule": "images-are-pinned-by-digest", "owner": "me", "reason": "so", "until": "2999-01-01"}
     settings(objects, severities=None, waivers=[waiver])
-    assert asked(objects) == {}
+    assert reports(objects) == {}
 
 
 @pytest.mark.parametrize("text", ["(known only after the update)", "(not known before the update)"])
@@ -113,7 +113,7 @@ def test_a_written_text_about_unknown_values_lowers_no_finding(text: str) -> Non
     in_small("containers/0/image", f"registry.example.com/image:{text}")(objects)
     in_small("containers/0/command/0", UNKNOWN_STRING_VALUE)(objects)
     settings(objects, severities=None)
-    assert ("images-are-pinned-by-digest", "mandatory") in asked(objects)
+    assert ("images-are-pinned-by-digest", "mandatory") in reports(objects)
 
 
 def test_every_guardrail_is_in_the_pack_once_for_each_level() -> None:

@@ -1,4 +1,4 @@
-"""The Pod Security Standards, profile "restricted": held to the Kubernetes project's own checks."""
+"""The Pod Security Standards, profile "restricted", compared with the Kubernetes project's own checks."""
 
 import functools
 import json
@@ -30,11 +30,11 @@ SPEC: dict[str, Any] = {
 
 
 def pod(**changes: Any) -> dict[str, Any]:
-    """A pod that fulfils the profile, with these keys of its spec changed."""
+    """A pod that meets the profile, with changed keys of its spec."""
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "it"}, "spec": {**SPEC, **changes}}
 
 
-def said_of(item: dict[str, Any]) -> list[str]:
+def violations_of(item: dict[str, Any]) -> list[str]:
     return [violation for each in pods([item]) for violation in violations(each)]
 
 
@@ -43,19 +43,19 @@ def read(file: Path) -> dict[str, Any]:
     found: dict[str, Any] = yaml.safe_load(file.read_text("utf-8"))
     for volume in found["spec"].get("volumes") or ():
         if volume.keys() == {"name"}:
-            volume["emptyDir"] = {}  # which the API server makes of it
+            volume["emptyDir"] = {}  # The API server adds it.
     return found
 
 
 def test_we_agree_with_the_kubernetes_projects_own_examples() -> None:
-    """What its admission is tested with: about eighty pods that break the profile, and twenty that fulfil it."""
-    verdicts = {file: said_of(read(file)) for file in FILES}
+    """The test data of its admission: about eighty pods that break the profile, and twenty that meet it."""
+    verdicts = {file: violations_of(read(file)) for file in FILES}
     assert len(verdicts) > 90
-    assert {file: said for file, said in verdicts.items() if bool(said) is not (file.parent.name == "fail")} == {}
+    assert {file: found for file, found in verdicts.items() if bool(found) is not (file.parent.name == "fail")} == {}
 
 
 def crossed(one: Any, other: Any, chance: random.Random) -> Any:
-    """A tree of what stands in two, at each place that of either."""
+    """A tree with the values of either of two trees at each place."""
     if isinstance(one, dict) and isinstance(other, dict):
         both = {key: crossed(one[key], other[key], chance) for key in one.keys() & other.keys()}
         return both | {
@@ -74,20 +74,20 @@ def crossed(one: Any, other: Any, chance: random.Random) -> Any:
 def test_we_agree_with_the_kubernetes_projects_own_checks_about_any_pod(
     pairs: list[tuple[Path, Path]], chance: random.Random
 ) -> None:
-    """The checks of its admission themselves, as a program: see lab/tools/pod-security."""
+    """lab/tools/pod-security is a program with the checks of its admission."""
     made = [crossed(read(one), read(other), chance) for one, other in pairs]
     for each in made:
         each["spec"] |= {"hostUsers": chance.choice((None, None, False, True))}
-    asked = subprocess.run(
+    done = subprocess.run(
         [tools.path("pod-security-checks")],
         input="\n".join(map(json.dumps, made)),
         text=True,
         capture_output=True,
         check=True,
     )
-    for each, line in zip(made, asked.stdout.splitlines(), strict=True):
-        refusals, said = json.loads(line), said_of(each)
-        assert bool(said) is bool(refusals), (each, refusals, said)
+    for each, line in zip(made, done.stdout.splitlines(), strict=True):
+        refusals, found = json.loads(line), violations_of(each)
+        assert bool(found) is bool(refusals), (each, refusals, found)
 
 
 @pytest.mark.parametrize("kind", sorted(TEMPLATES))
@@ -97,12 +97,12 @@ def test_the_pod_template_of_every_workload_kind_is_looked_at(kind: str) -> None
             template = {step: template}
         return {"metadata": {"name": "it"}, **template, "kind": kind}
 
-    assert said_of(workload(pod(hostPID=True))) == ["the pod sets hostPID"]
-    assert said_of(workload(pod())) == []
+    assert violations_of(workload(pod(hostPID=True))) == ["the pod sets hostPID"]
+    assert violations_of(workload(pod())) == []
 
 
 def test_objects_without_pods_break_nothing_and_junk_does_not_crash() -> None:
-    """What is malformed counts as absent, and what must be said is then missing."""
-    assert said_of({"kind": "ConfigMap", "data": {"a": "b"}}) == []
+    """A malformed value counts as absent, so that a required one is missing."""
+    assert violations_of({"kind": "ConfigMap", "data": {"a": "b"}}) == []
     junk = {"kind": "Pod", "metadata": None, "spec": {"containers": ["x", {}], "volumes": "y", "securityContext": []}}
-    assert "container None does not drop ALL capabilities" in said_of(junk)
+    assert "container None does not drop ALL capabilities" in violations_of(junk)

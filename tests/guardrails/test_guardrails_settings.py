@@ -1,4 +1,4 @@
-"""Severities, waivers and their days: from the definition, over the Namespace, to findings."""
+"""Severities, waivers and their last days, from the definition to the Namespace and the findings."""
 
 import json
 from datetime import date, timedelta
@@ -23,11 +23,11 @@ REASON = "The old store needs it."
 WAIVER = {"name": "w", "rule": PODS, "owner": "platform-team", "reason": REASON, "until": "2026-11-21"}
 
 
-def breaking(**said: Any) -> Objects:
+def breaking(**changes: Any) -> Objects:
     """Production with one pod in the host's network, and these settings."""
     objects = prod()
     in_small("hostNetwork", True)(objects)
-    settings(objects, **said)
+    settings(objects, **changes)
     return objects
 
 
@@ -39,30 +39,30 @@ MANDATORY, ADVISORY, WAIVED = (PODS, "mandatory"), (PODS, "advisory"), (PODS, "w
 IDLE = ("waivers-match-something", "advisory")
 LATER = {**WAIVER, "name": "later", "until": "2027-01-01"}
 WEIGHED: tuple[tuple[dict[str, Any], int, list[tuple[str, str]]], ...] = (
-    # A severity of the environment counts more than the guardrail's own.
+    # A severity of the environment overrides that of the guardrail.
     ({}, 0, [MANDATORY]),
     ({"severities": {PODS: "advisory"}}, 0, [ADVISORY]),
     ({"severities": {PROBES: "advisory"}}, 0, [MANDATORY]),
-    # A waiver holds through its last day and not a day longer; then it is as severe as what it covered.
+    # A waiver is valid up to and including its last day. After that its finding has the severity of what it covered.
     ({"waivers": [WAIVER]}, -400, [WAIVED]),
     ({"waivers": [WAIVER]}, 0, [WAIVED]),
     ({"waivers": [WAIVER]}, 1, [MANDATORY, ("waivers-have-not-expired", "mandatory")]),
     ({"waivers": [WAIVER], "severities": {PODS: "advisory"}}, 1, [ADVISORY, ("waivers-have-not-expired", "advisory")]),
-    # It covers its object or all, and nothing else.
+    # It covers only its object, or all objects.
     ({"waivers": [{**WAIVER, "object": f"StatefulSet/{SMALL}"}]}, 0, [WAIVED]),
     ({"waivers": [{**WAIVER, "object": "StatefulSet/another"}]}, 0, [MANDATORY, IDLE]),
     ({"waivers": [{**WAIVER, "object": f"Deployment/{SMALL}"}]}, 0, [MANDATORY, IDLE]),
     ({"waivers": [{**WAIVER, "rule": PROBES}]}, 0, [MANDATORY, IDLE]),
-    # Of two, the one that still holds counts, and the other is said to have ended.
+    # Of two waivers the valid one counts, and the other is reported as expired.
     ({"waivers": [WAIVER, LATER]}, 1, [("waivers-have-not-expired", "mandatory"), WAIVED]),
 )
 
 
-@pytest.mark.parametrize(("said", "days", "expected"), WEIGHED)
+@pytest.mark.parametrize(("changes", "days", "expected"), WEIGHED)
 def test_a_breach_is_weighed_by_severities_waivers_and_their_days(
-    said: dict[str, Any], days: int, expected: list[tuple[str, str]]
+    changes: dict[str, Any], days: int, expected: list[tuple[str, str]]
 ) -> None:
-    assert weighed(breaking(**said), TODAY + timedelta(days)) == expected
+    assert weighed(breaking(**changes), TODAY + timedelta(days)) == expected
 
 
 @pytest.mark.parametrize(
@@ -72,9 +72,7 @@ def test_a_breach_is_weighed_by_severities_waivers_and_their_days(
         (1, "waivers-have-not-expired", "waiver w expired on 2026-11-21"),
     ],
 )
-def test_a_waiver_that_nothing_needs_is_an_advisory_that_says_whether_it_has_ended(
-    days: int, rule: str, says: str
-) -> None:
+def test_an_unused_waiver_is_an_advisory_that_reports_whether_it_has_expired(days: int, rule: str, says: str) -> None:
     objects = prod()
     settings(objects, waivers=[WAIVER])
     (found,) = check(objects, TODAY + timedelta(days))
@@ -82,12 +80,12 @@ def test_a_waiver_that_nothing_needs_is_an_advisory_that_says_whether_it_has_end
     assert says in found.what
 
 
-def test_a_waived_finding_says_who_answers_for_it_why_and_how_long() -> None:
+def test_a_waived_finding_names_owner_reason_and_last_day() -> None:
     (found,) = check(breaking(waivers=[WAIVER]), TODAY)
     assert "waived by platform-team until 2026-11-21 (w): The old store needs it." in str(found)
 
 
-def test_a_guardrail_that_is_not_asked_in_an_environment_is_asked_where_its_severity_is_said() -> None:
+def test_a_guardrail_without_a_default_severity_applies_if_the_severity_is_set() -> None:
     objects = prod()
     in_small("containers/0/image", "triton:test")(objects)
     settings(objects, kind="local", severities=None)
@@ -106,13 +104,13 @@ def test_severities_follow_the_kind_of_the_environment(kind: str, severity: str)
     assert weighed(objects) == [(PROBES, severity)]
 
 
-def test_a_namespace_that_says_nothing_is_held_to_what_production_is_held_to() -> None:
+def test_a_namespace_without_settings_has_those_of_production() -> None:
     objects = breaking(kind="local", severities={PODS: "advisory"})
     del objects[0]["metadata"]["annotations"][ANNOTATION]
     assert weighed(objects) == [(PODS, "mandatory")]
 
 
-def test_objects_of_somebody_else_are_not_held_to_anything() -> None:
+def test_objects_of_other_namespaces_are_not_checked() -> None:
     pod = {"kind": "Pod", "metadata": {"name": "a", "namespace": "theirs"}, "spec": {"hostNetwork": True}}
     assert check([pod], TODAY) == []
     assert weighed([*prod(), pod]) == []
@@ -132,7 +130,7 @@ UNREADABLE = (
 
 
 @pytest.mark.parametrize("text", UNREADABLE)
-def test_an_annotation_that_cannot_be_read_is_a_finding_and_lets_nobody_off(text: str) -> None:
+def test_a_malformed_annotation_is_a_finding_and_exempts_nothing(text: str) -> None:
     objects = prod()
     in_small("containers/0/livenessProbe", {})(objects)
     objects[0]["metadata"]["annotations"][ANNOTATION] = text
@@ -147,8 +145,8 @@ def test_settings_come_back_from_the_annotation_as_they_were() -> None:
         Waiver("b", PROBES, "you", "“because” – so", date(2030, 12, 1)),
     )
     shared = Settings("shared", {PODS: "advisory"}, waivers, 0, 9)
-    for said in (Settings(), Settings("local"), shared):
-        assert settings_of(annotation(said)) == said
+    for each in (Settings(), Settings("local"), shared):
+        assert settings_of(annotation(each)) == each
 
 
 # ---- the definition ----
@@ -180,14 +178,14 @@ def test_a_guardrail_keeps_its_former_names_in_severities_and_waivers(former: st
     assert [waiver.rule for waiver in settings.waivers] == [now]
 
 
-# ---- what is said ----
+# ---- reports ----
 
 
 def made(rule: str = "r", severity: Any = "mandatory", name: str = "x", what: str = "it is wrong") -> Finding:
     return Finding(rule, severity, "Deployment", "ns", name, what, "Why.", "Do this.")
 
 
-def test_a_report_says_once_what_stacks_have_alike_and_why_and_what_to_do_once_for_a_rule() -> None:
+def test_a_report_has_equal_findings_once_and_reason_and_remedy_once_for_a_rule() -> None:
     found = {"east": [made(), made(name="y")], "west": [made()]}
     assert report(found) == (
         "east, west: Deployment/x in ns: it is wrong\n"
@@ -197,7 +195,7 @@ def test_a_report_says_once_what_stacks_have_alike_and_why_and_what_to_do_once_f
     assert summary(found) == "2 mandatory findings"
 
 
-def test_a_report_begins_with_what_is_mandatory_and_may_be_cut() -> None:
+def test_a_report_begins_with_mandatory_findings_and_can_be_shortened() -> None:
     advisories = [made("a", "advisory", f"n{number}") for number in range(9)]
     text = report({"east": [*advisories, made()]}, 2)
     assert text.startswith("east: Deployment/x in ns: it is wrong\n")
@@ -205,6 +203,6 @@ def test_a_report_begins_with_what_is_mandatory_and_may_be_cut() -> None:
     assert summary({"east": [*advisories, made()]}) == "1 mandatory finding, 9 advisories"
 
 
-def test_nothing_that_a_terminal_acts_on_comes_through() -> None:
+def test_reports_contain_no_control_characters() -> None:
     assert "\x1b" not in report({"e\x1b": [made(what="a \x1b[31m b")]})
     assert "\\u001b[31m" in report({"east": [made(what="a \x1b[31m b")]})

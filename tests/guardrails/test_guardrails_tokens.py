@@ -1,4 +1,4 @@
-"""The one token, Role and way in that an eviction policy and shared frontends of Dynamo need, and nothing beyond."""
+"""The token, Role and ingress rule that an eviction policy and shared Dynamo frontends need, and nothing more."""
 
 from pathlib import Path
 from typing import Any, get_args

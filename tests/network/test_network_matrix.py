@@ -76,7 +76,7 @@ def test_everybody_was_asked_about_every_port(answers: dict[Question, Answer]) -
         for environment in ENVIRONMENTS
         for name in ("proxy", "preload server", "on-demand server", "other pod of the namespace")
     }
-    text = (ROOT / "docs/network.md").read_text("utf-8").partition("## Pods that were asked about")[2]
+    text = (ROOT / "docs/network.md").read_text("utf-8").partition("## Pods in the table")[2]
     assert {place.name for place in places()} == {
         name.strip() for row in re.findall(r"^\| ([a-zA-Z ,-]+) \|", text, re.MULTILINE)[1:] for name in row.split(",")
     }

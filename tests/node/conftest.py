@@ -1,4 +1,4 @@
-"""One node with three environments on it, which come up side by side and are shared by all tests."""
+"""One node with three environments, which all tests share."""
 
 import json
 from collections.abc import Generator, Iterator, Mapping
@@ -11,20 +11,20 @@ from .inside import NODE
 from .machine import Machine, machine, why_not
 
 _why_not = cache(why_not)
-# What GPU feature discovery says of a node, and the device plugin then offers.
+# The labels of GPU feature discovery, and the resources of the device plugin.
 GPU_LABELS = {
     "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
 }
 OFFERED = {SLICE: str(SLICES)}
 ENVIRONMENTS = {"trial": "real-node", "proxied": "real-proxy", "kept": "real-policy"}
-"""With the definition of each: stand-ins alone, the proxy's own image, the eviction policy's."""
+"""The definition of each environment: only stand-ins, the proxy's real image, the eviction policy's real image."""
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave out tests of a node that cannot run here.
+    """Skip tests of a node that cannot run here.
 
-    Here and not in a fixture: skipped at one place, for one reason, they are one line of pytest's summary, with their
-    number, under pytest-xdist too.
+    A hook, unlike a fixture, skips them at one place with one reason. So pytest's summary has one line with their
+    number, also with pytest-xdist.
     """
     if "node" in getattr(item, "fixturenames", ()) and (reason := _why_not()):
         pytest.skip(
@@ -34,13 +34,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Say how the pods stood when a test failed: afterwards there is nobody to ask."""
+    """Print the state of the pods when a test fails, because the node is gone afterwards."""
     report = yield
     shared = getattr(item, "funcargs", {}).get("node")
     if report.failed and isinstance(shared, Machine):
         for what in ("pods", "events"):
-            said = shared.kubectl("get", what, "--all-namespaces", check=False)
-            report.sections.append((what, said.stdout[-20_000:] + said.stderr))
+            listed = shared.kubectl("get", what, "--all-namespaces", check=False)
+            report.sections.append((what, listed.stdout[-20_000:] + listed.stderr))
     return report
 
 
@@ -52,7 +52,7 @@ def node() -> Iterator[Machine]:
 
 @pytest.fixture(scope="package")
 def environments(node: Machine) -> Mapping[str, Environment]:
-    """All environments, on their way up."""
+    """All environments, applied but not yet ready."""
     node.kubectl("label", "--overwrite", "node", NODE, *(f"{key}={value}" for key, value in GPU_LABELS.items()))
     patch = json.dumps({"status": {"capacity": OFFERED, "allocatable": OFFERED}})
     node.kubectl("patch", "node", NODE, "--subresource=status", "--type=merge", f"--patch={patch}")
@@ -64,7 +64,7 @@ def environments(node: Machine) -> Mapping[str, Environment]:
 
 @pytest.fixture
 def environment(request: pytest.FixtureRequest, environments: Mapping[str, Environment]) -> Environment:
-    """One of them, ready: the one that a test file or a parameter names, or else the one of stand-ins alone."""
+    """A ready environment: the one that a test file or a parameter names, or that with only stand-ins."""
     name: str = getattr(request, "param", "") or getattr(request.module, "ENVIRONMENT", "trial")
     environments[name].wait_until_ready()
     return environments[name]

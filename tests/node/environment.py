@@ -1,4 +1,4 @@
-"""An environment on the node: rendered from its definition, applied by kubectl, and watched by what its pods say."""
+"""An environment on the node: rendered from its definition, applied with kubectl, observed through logs."""
 
 import json
 import time
@@ -21,9 +21,9 @@ from .machine import Machine
 
 DEFINITIONS = ROOT / "tests" / "definitions"
 SLICE, SLICES = "nvidia.com/mig-1g.10gb", 3
-"""What the GPU of the node has for on-demand Tritons, as many as there are replicas of `trial`."""
+"""The GPU resources of the node for on-demand servers: one for each replica of `trial`."""
 PATIENCE = 180
-"""Seconds for what must come and has no time of its own: a slow machine, busy with other things, must not fail."""
+"""Seconds for events without a separate timeout, long enough for a slow and busy machine."""
 
 ASK = """
 import json, sys, urllib.error, urllib.request
@@ -40,7 +40,7 @@ print(json.dumps([answer.status, answer.headers.get_content_type(), answer.read(
 
 @dataclass(frozen=True)
 class Event:
-    """Something that a stand-in wrote down, and when."""
+    """An event that a stand-in logged, and its time."""
 
     at: datetime
     name: str
@@ -49,18 +49,17 @@ class Event:
 
 @dataclass
 class Log:
-    """What one start of a container writes, also after the kubelet has removed the file."""
+    """The log of one start of a container, also after the kubelet has removed the file."""
 
     file: IO[str]
     _events: list[Event] = field(default_factory=list)
     _begun: str = ""
 
     def events(self) -> list[Event]:
-        """Return everything until now."""
         self._begun += self.file.read()
         *lines, self._begun = self._begun.split("\n")
         for line in lines:
-            *_, text = line.split(" ", 3)  # behind what the container runtime says of it
+            *_, text = line.split(" ", 3)  # Behind the container runtime's prefix.
             if text.startswith("{"):
                 details = json.loads(text)
                 at = datetime.fromisoformat(details.pop("at"))
@@ -68,15 +67,14 @@ class Log:
         return self._events
 
     def lines(self) -> list[str]:
-        """Return what a real process has written since the last look."""
+        """Return the lines of a real process since the last call."""
         return [line.split(" ", 3)[3] for line in self.file.read().splitlines()]
 
     def names(self) -> list[str]:
-        """Return the names of the events until now."""
         return [event.name for event in self.events()]
 
     def wait(self, name: str, seconds: float = PATIENCE) -> Event:
-        """Return the first event of a name, as soon as it is there."""
+        """Wait for the first event of a name, and return it."""
         return until(
             f"{name} in the log", lambda: next((event for event in self.events() if event.name == name), None), seconds
         )
@@ -92,25 +90,23 @@ class Environment:
 
     @property
     def namespace(self) -> str:
-        """Its namespace, and that of all its pods."""
         return f"inference-{self.name}"
 
     def install(self) -> None:
-        """Apply it with its callers' keys; wait for nothing."""
+        """Apply it with its callers' keys, without waiting."""
         namespace, *others = self.objects()
         keys = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "api-keys", "namespace": self.namespace}}
         self.machine.apply([namespace, {**keys, "stringData": {"tests": hash_line(self.key)}}, *others])
 
     @property
     def key(self) -> str:
-        """The API key of the principal `tests`."""
         file = self.machine.root / "api-key"
         if not file.exists():
             file.write_text(new_key())
         return file.read_text()
 
     def objects(self, old: str = "", new: str = "") -> list[dict[str, Any]]:
-        """Return the rendered objects of the definition, or of one in which a text is another."""
+        """Return the rendered objects of the definition, optionally with a text replaced."""
         file = self.definition
         if old:
             text = file.read_text()
@@ -121,11 +117,10 @@ class Environment:
         return list(render(definition.stacks[0], definition).objects)
 
     def kubectl(self, *arguments: str, **settings: Any) -> str:
-        """Run kubectl in the namespace; return what it prints."""
         return self.machine.kubectl(f"--namespace={self.namespace}", *arguments, **settings).stdout
 
     def wait_until_ready(self) -> None:
-        """Wait until every workload is as it was declared, and has all its pods."""
+        """Wait until every workload is as declared, and has all its pods."""
         until(f"{self.namespace} to be ready", self._is_ready)
 
     def _is_ready(self) -> bool:
@@ -140,51 +135,49 @@ class Environment:
         )
 
     def pods(self, prefix: str) -> list[dict[str, Any]]:
-        """Return the pods whose names begin so, without those that are on their way out."""
+        """Return the pods with this prefix, without those that are terminating."""
         found = self.machine.get("pods", namespace=self.namespace)
         return [pod for pod in found if pod["metadata"]["name"].startswith(prefix) and stays(pod)]
 
     def pod(self, name: str) -> dict[str, Any]:
-        """Return one pod."""
         found: dict[str, Any] = self.machine.get("pod", name, self.namespace)
         return found
 
     def run(self, pod: str, container: str, *command: str, check: bool = True) -> str:
-        """Run a command in a container; return what it prints, and what it complains about."""
+        """Run a command in a container, and return its output and errors."""
         words = ["exec", pod, f"--container={container}", "--", *command]
         done = self.machine.kubectl(f"--namespace={self.namespace}", *words, check=check)
         return done.stdout + done.stderr
 
     def post(self, pod: str, container: str, url: str, *, check: bool = True) -> str:
-        """Send a POST request from inside a pod."""
         return self.run(pod, container, "wget", "-q", "-O-", "--post-data={}", url, check=check)
 
-    def ask(self, pod: str, container: str, url: str, *headers: str, method: str = "GET") -> tuple[int, str, str]:
-        """Ask from inside one of the project's own containers; return status, type and body."""
+    def request(self, pod: str, container: str, url: str, *headers: str, method: str = "GET") -> tuple[int, str, str]:
+        """Send a request from one of the project's containers, and return status, type and body."""
         status, kind, body = json.loads(self.run(pod, container, "python", "-c", ASK, url, method, *headers))
         return status, kind, body
 
     def proxy(self) -> str:
-        """Return the name of a proxy that is ready, to look at things from there."""
+        """Return the name of a ready proxy, for requests from there."""
         for pod in self.pods("inference-proxy"):
             if is_ready(pod):
                 return str(pod["metadata"]["name"])
         raise AssertionError("no proxy is ready")
 
     def addresses(self) -> dict[str, list[str]]:
-        """Return the addresses that the hosts of the routing table have in a proxy's eyes."""
+        """Return the addresses of the routing table's hosts, resolved in a proxy."""
         url = f"http://127.0.0.1:{proxy_process.ADMIN_PORT}/stand-in/addresses"
         found: dict[str, list[str] | None] = json.loads(self.run(self.proxy(), "proxy", "wget", "-q", "-O-", url))
         return {host: places or [] for host, places in found.items()}
 
     def answers(self, pod: Mapping[str, Any]) -> bool:
-        """Tell whether a Triton answers on its own address, whatever names lead to it."""
+        """Return whether a Triton server responds on its address, whatever DNS has."""
         url = f"http://{pod['status']['podIP']}:{triton.HTTP_PORT}/v2/models/any/infer"
-        said = self.post(self.proxy(), "proxy", url, check=False)
-        return f'"served_by":"{pod["metadata"]["name"]}"' in said
+        response = self.post(self.proxy(), "proxy", url, check=False)
+        return f'"served_by":"{pod["metadata"]["name"]}"' in response
 
     def log(self, pod: Mapping[str, Any], container: str, start: int = 0) -> Log:
-        """Return the log of the first, or a later, start of a pod's container."""
+        """Return the log of the first or a later start of a pod's container."""
         about = pod["metadata"]
         folder = self.machine.root / "pod-logs" / f"{about['namespace']}_{about['name']}_{about['uid']}" / container
         file = folder / f"{start}.log"
@@ -193,31 +186,29 @@ class Environment:
 
 
 def container_status(pod: Mapping[str, Any], container: str) -> Mapping[str, Any]:
-    """Return what the kubelet says about a container of a pod."""
     statuses = [*pod["status"].get("initContainerStatuses", []), *pod["status"].get("containerStatuses", [])]
     found: Mapping[str, Any] = next((one for one in statuses if one["name"] == container), {})
     return found
 
 
 def condition(pod: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """Return a condition of a pod; an empty one while nobody has said it."""
+    """Return a condition of a pod, or an empty one if it is not set."""
     found: Mapping[str, Any] = next((one for one in pod["status"].get("conditions", []) if one["type"] == kind), {})
     return found
 
 
 def is_ready(pod: Mapping[str, Any]) -> bool:
-    """Tell whether a pod takes part in its Services."""
+    """Return whether a pod is in the endpoints of its Services."""
     return condition(pod, "Ready").get("status") == "True"
 
 
 def stays(pod: Mapping[str, Any]) -> bool:
-    """Tell whether a pod is not on its way out."""
     return "deletionTimestamp" not in pod["metadata"]
 
 
 @contextmanager
 def calls(environment: Environment, model: str, *arguments: str, name: str = "caller") -> Iterator[Log]:
-    """Call a model through the proxy's Service, a hundred times a second, from a pod of another namespace."""
+    """Call a model through the proxy's Service a hundred times a second from a pod of another namespace."""
     node, url = environment.machine, f"http://inference-proxy.{environment.namespace}.svc/v2/models/{model}/infer"
     overrides = json.dumps({"spec": {"automountServiceAccountToken": False, "terminationGracePeriodSeconds": 5}})
     of_pod = ["--image=localhost/caller:test", "--restart=Never", f"--overrides={overrides}"]
@@ -231,12 +222,11 @@ def calls(environment: Environment, model: str, *arguments: str, name: str = "ca
 
 
 def served(log: Log) -> tuple[int, set[str]]:
-    """Return how many calls were answered until now, and by which proxies."""
     last = [event.details for event in log.events() if event.name == "answered"][-1:]
     return (last[0]["number"], set(last[0]["by"])) if last else (0, set())
 
 
 def lost(log: Log) -> list[str]:
-    """Return why calls were lost, at the most ten of them, and how many calls there were."""
+    """Return the reasons of up to ten lost calls, and the number of all calls."""
     reasons = [f"{event.at} {event.details['why']}" for event in log.events() if event.name == "lost"]
     return [*reasons[:10], f"{len(reasons)} of {served(log)[0] + len(reasons)}"] if reasons else []

@@ -1,8 +1,8 @@
-"""The images of a node, all in the cache before any namespace is made; no registry of images is asked.
+"""The images of a node, all in the cache before the tests create a namespace. They need no image registry.
 
-Stand-ins and single programs are folders that become archives. The project's own are built from their Dockerfiles by a
-real builder, on a base that is what `python:3.11-slim` is to users: a Python with pip, a shell, and nothing to compile
-with. It holds the Python that runs the tests; packages come through pip, configured as this machine's.
+Stand-ins and single programs are directories that become archives. A real builder builds the project's images from
+their Dockerfiles, on a base like `python:3.11-slim`: a Python with pip, a shell, and no compiler. The base has the
+Python that runs the tests. Packages come through pip with this machine's configuration.
 """
 
 import configparser
@@ -35,14 +35,14 @@ SOURCES = Path(__file__).parent / "images"
 ROLES = ("usr/bin/tritonserver", "usr/bin/python", "usr/bin/caller", "pause")
 STAND_INS = ("triton", "proxy", "eviction-policy", "caller", "pause")
 SHELL = ("sh", "cat", "env", "head", "base64", "tr", "ls", "rm", "touch", "sleep", "grep", "mount", "wget", "id")
-"""What Triton's start line, pip and the tests use."""
-PYTHON = "opt/python"  # Where images have a real Python.
+"""Programs that Triton's start command, pip and the tests use."""
+PYTHON = "opt/python"  # The path of a real Python in images.
 NOT_COPIED = ("__pycache__", "*-packages", "config-*", "ensurepip", "idlelib", "lib2to3", "test", "tests", "tkinter")
 LIBRARIES = (
     "libgcc_s.so.1", "libstdc++.so.6", "libm.so.6",
     "libdl.so.2", "libpthread.so.0", "libresolv.so.2", "librt.so.1", "libutil.so.1",
 )  # fmt: skip
-"""What compiled packages may count on, on every Linux that wheels are made for, beside the C library."""
+"""Libraries that compiled packages may expect on every Linux for wheels, in addition to the C library."""
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LD_LIBRARY_PATH": f"/{PYTHON}/lib"}
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 PASSED_ON = ("index-url", "extra-index-url", "trusted-host", "proxy", "default-timeout", "timeout", "retries")
@@ -51,7 +51,7 @@ BUILD_SECONDS = 10 * 60
 
 @dataclass(frozen=True)
 class Product:
-    """Something that has an image of its own."""
+    """A part of the project with an image."""
 
     image: str
     folder: str
@@ -59,7 +59,6 @@ class Product:
     requirements: str
 
     def ingredients(self) -> list[bytes]:
-        """Return everything that the image depends on."""
         folders = ("contracts/tidegate_contracts", "service/tidegate_service", f"{self.folder}/{self.package}")
         found = [file for folder in folders for file in sorted((ROOT / folder).rglob("*"))]
         files = [ROOT / self.folder / "Dockerfile", ROOT / ".dockerignore", ROOT / self.requirements]
@@ -75,24 +74,24 @@ POLICY = Product(
 
 
 def archives(packages: debian.Unpacked) -> list[Path]:
-    """Return the archives of all images that a node has; the first time takes minutes, and a network."""
-    with ThreadPoolExecutor() as pool:  # after each change of the sources two images are built anew
+    """Return the archives of all images of a node. The first time takes minutes and needs a network."""
+    with ThreadPoolExecutor() as pool:  # Each change of the sources builds two images again.
         built = pool.map(built_image, (PROXY, POLICY))
         return [stand_ins(packages), single_program("coredns"), *built]
 
 
-# ---- a folder becomes an image ----
+# ---- a directory becomes an image ----
 
 
 def pack(root: Path, names: Sequence[str], archive: Path, entrypoint: Sequence[str] = ()) -> None:
-    """Write a folder as an image with these names, in the form that `docker save` writes; the same bytes each time."""
+    """Write a directory as an image with these names, in the format of `docker save`, reproducibly."""
     layer = _tar({"": root})
     config = {
         "architecture": pins.system()[1],
         "os": "linux",
         "config": {"Entrypoint": [*entrypoint], "Env": [f"{name}={value}" for name, value in ENVIRONMENT.items()]},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
-        "history": [{"created_by": "a folder"}],  # Builders of images from images from it count layers by this.
+        "history": [{"created_by": "a folder"}],  # Builders that use the image as a base count layers with this.
     }
     about = [{"Config": "config.json", "RepoTags": [*names], "Layers": ["layer.tar"]}]
     files = {
@@ -104,7 +103,7 @@ def pack(root: Path, names: Sequence[str], archive: Path, entrypoint: Sequence[s
 
 
 def _tar(content: dict[str, Path] | dict[str, bytes]) -> bytes:
-    """Return folders and files as a tar archive of root's, without times."""
+    """Return directories and files as a tar archive with owner root and without times."""
     whole = io.BytesIO()
     with tarfile.open(fileobj=whole, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for name, value in content.items():
@@ -123,7 +122,7 @@ def _tar(content: dict[str, Path] | dict[str, bytes]) -> bytes:
 
 
 def stand_ins(packages: debian.Unpacked) -> Path:
-    """Return an archive with an image that plays every part, under all their names; made on first use."""
+    """Return an archive with one image for all stand-ins, under all their names. The first use creates it."""
     sources = sorted(path for path in SOURCES.iterdir() if path.suffix in (".go", ".mod"))
     busybox = packages.path("busybox")
     parts = [path.read_bytes() for path in (Path(__file__), *sources, busybox, Path(sys.executable).resolve())]
@@ -145,7 +144,7 @@ def stand_ins(packages: debian.Unpacked) -> Path:
 
 
 def single_program(tool: str) -> Path:
-    """Return an archive with an image that holds one of our static programs and nothing else."""
+    """Return an archive with an image that contains only one of our static programs."""
     program = tools.path(tool)
     archive = cache_root() / "images" / f"{digest(Path(__file__).read_bytes(), tool, str(program))}.tar"
 
@@ -160,7 +159,6 @@ def single_program(tool: str) -> Path:
 
 
 def _shell(root: Path, busybox: Path) -> None:
-    """Make a root folder with a shell in it."""
     for folder in ("bin", "usr/bin", "usr/local/bin", "tmp", "etc/ssl/certs", "proc", "sys", "dev", "run", "var/tmp"):
         (root / folder).mkdir(parents=True)
     (root / "tmp").chmod(0o1777)
@@ -170,7 +168,7 @@ def _shell(root: Path, busybox: Path) -> None:
 
 
 def _copy_python(root: Path) -> Path:
-    """Copy the Python that runs this, and the libraries that it is linked with; return its standard library's place."""
+    """Copy this Python and its shared libraries, and return the path of its standard library."""
     program = Path(sys.executable).resolve()
     home = root / PYTHON
     (home / "bin").mkdir(parents=True)
@@ -181,18 +179,18 @@ def _copy_python(root: Path) -> Path:
     programs = [program, *library.glob("lib-dynload/*.so")]
     linked = subprocess.run(["ldd", *programs], capture_output=True, text=True, timeout=60).stdout
     for name, place in {*re.findall(r"^\s*(?:(\S+) => )?(/\S+) \(", linked, re.MULTILINE)}:
-        # The loader, which stands there without an arrow, is looked for where it is; the others where the image says.
+        # The loader, which ldd lists without an arrow, keeps its path. The others go to the image's library directory.
         target = home / "lib" / name if name else root / place.strip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(place, target)
     return copied
 
 
-# ---- the project's own images, built ----
+# ---- the project's images ----
 
 
 def built_image(product: Product) -> Path:
-    """Return an archive with a product's image; made on first use. Needs Linux and root."""
+    """Return an archive with a product's image, which the first use builds. Needs Linux and root."""
     archive = cache_root() / "images" / f"{digest(product.image, *product.ingredients())}.tar"
     once(archive, lambda partial: _build(product, partial), f"the image of {product.folder}")
     return archive
@@ -200,7 +198,7 @@ def built_image(product: Product) -> Path:
 
 @dataclass(frozen=True)
 class Contents:
-    """What an archive with one image tells of it."""
+    """The contents of an archive with one image."""
 
     names: list[str]
     configuration: dict[str, Any]
@@ -208,13 +206,12 @@ class Contents:
 
 
 def contents(archive: Path) -> Contents:
-    """Read an archive of `built_image`."""
     with tarfile.open(archive) as image:
-        (told,) = json.load(_extracted(image, "manifest.json"))
-        configuration = json.load(_extracted(image, told["Config"]))["config"]
-        with tarfile.open(fileobj=_extracted(image, told["Layers"][-1])) as layer:
+        (manifest,) = json.load(_extracted(image, "manifest.json"))
+        configuration = json.load(_extracted(image, manifest["Config"]))["config"]
+        with tarfile.open(fileobj=_extracted(image, manifest["Layers"][-1])) as layer:
             added = {f"/{member.name}": member for member in layer.getmembers() if member.isreg()}
-    return Contents(told["RepoTags"], configuration, added)
+    return Contents(manifest["RepoTags"], configuration, added)
 
 
 def _extracted(archive: tarfile.TarFile, name: str) -> IO[bytes]:
@@ -248,23 +245,23 @@ def _build(product: Product, partial: Path) -> None:
 
 
 def _library_cache(packages: debian.Unpacked, cache: Path) -> None:
-    """Write where libraries are, for the loader: buildah starts itself again, without its environment."""
+    """Write the loader's cache of libraries, because buildah restarts itself without its environment."""
     folders = sorted({str(file.parent) for file in packages.root.glob("**/lib/**/*.so.*")})
     own = cache.with_name("ld.so.conf")
     own.write_text("\n".join([*folders, "include /etc/ld.so.conf", ""]))
     command = ["/sbin/ldconfig", "-X", "-C", str(cache), "-f", str(own)]
-    _run(command, os.environ, "listing the builder's libraries failed", "see what ldconfig says")
+    _run(command, os.environ, "listing the builder's libraries failed", "read the output of ldconfig")
 
 
 def _run(command: list[str], environment: Mapping[str, str], failure: str, way_out: str) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=BUILD_SECONDS)
     if done.returncode:
-        said = "\n".join((done.stdout + done.stderr).splitlines()[-30:])
-        raise ToolError(f"{failure}:\n{said}\n  way out: {way_out}")
+        output = "\n".join((done.stdout + done.stderr).splitlines()[-30:])
+        raise ToolError(f"{failure}:\n{output}\n  way out: {way_out}")
 
 
 def _base(root: Path, busybox: Path) -> bool:
-    """Make the base's root folder; tell whether it has this machine's certificates."""
+    """Create the base's root directory, and return whether it has this machine's certificates."""
     _shell(root, busybox)
     (root / "root").mkdir()
     (root / "etc" / "passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
@@ -287,17 +284,17 @@ def _base(root: Path, busybox: Path) -> bool:
 
 
 def _pip_configuration(certificates: bool) -> str:
-    """Return what this machine's pip is told about where packages are, as a file."""
+    """Return this machine's pip settings for package indexes, as the text of a file."""
     command = [sys.executable, "-m", "pip", "config", "list"]
-    told: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for line in subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines():
         key, _, value = line.partition("=")
         section, _, option = key.rpartition(".")
-        if option in PASSED_ON and (option not in told or section == ":env:"):
-            told[option] = value.strip("'\"")
+        if option in PASSED_ON and (option not in settings or section == ":env:"):
+            settings[option] = value.strip("'\"")
     if certificates:
-        told["cert"] = CERTIFICATES
+        settings["cert"] = CERTIFICATES
     written, text = configparser.RawConfigParser(), io.StringIO()
-    written["global"] = told
+    written["global"] = settings
     written.write(text)
     return text.getvalue()

@@ -1,8 +1,8 @@
-"""The first process of a node: runs in namespaces of its own (see machine.py), and brings up everything there.
+"""The first process of a node. It runs in separate namespaces (see machine.py), and starts all other programs.
 
-A control plane, containerd, kubelet, kube-proxy, the cluster's DNS: they see a network with nobody else in it, and
-write to folders that the machine around them never sees. `python -m tests.node.inside FOLDER PACKAGES ARCHIVE…` prints
-a line when all is up, and is there until its standard input ends.
+These are a control plane, containerd, kubelet, kube-proxy and the cluster's DNS. They have a separate network, and
+write to directories that the machine does not see. `python -m tests.node.inside FOLDER PACKAGES ARCHIVE…` prints a line
+when all is up, and runs until its standard input ends.
 """
 
 import json
@@ -23,28 +23,28 @@ from lab.tools.debian import Unpacked
 HERE = Path(__file__).resolve().parent
 NODE = "real-1"
 NETWORK = Network(address="10.99.0.1", port=6443)
-DNS_ADDRESS = "10.96.0.10"  # Stands in coredns.yaml too.
+DNS_ADDRESS = "10.96.0.10"  # Also in coredns.yaml.
 HIDDEN = ("/run", "/var/lib", "/var/log", "/srv")
-"""Where containerd, kubelet and CNI plugins write whatever they are told; and where the definition has its dataset."""
+"""Fixed directories of containerd, kubelet and CNI plugins, and the dataset of the definition."""
 START_SECONDS = 180
 
 
 def main(folder: Path, packages: Path, *archives: Path) -> None:
-    """Bring the node up, tell where it is, and look after its processes until nobody wants it any more."""
-    assert os.getpid() == 1, "this belongs into a PID namespace of its own"
+    """Start the node, print its address, and reap its processes until standard input ends."""
+    assert os.getpid() == 1, "run this in a new PID namespace"
     node = Inside(folder, Unpacked(packages))
     node.up(archives)
     print("ready", flush=True)
     while not select.select([sys.stdin], [], [], 1)[0]:
-        # The first process inherits what others leave behind, such as the shims of ended containers.
+        # The first process inherits orphans, such as the shims of ended containers.
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-    os._exit(0)  # the kernel ends all others with the first process
+    os._exit(0)  # The kernel ends all others with the first process.
 
 
 class Inside:
-    """What is brought up, one thing after the other."""
+    """The programs of a node, started one after the other."""
 
     def __init__(self, folder: Path, debian: Unpacked) -> None:
         self.folder = folder
@@ -54,7 +54,6 @@ class Inside:
         self.stack = ExitStack()
 
     def up(self, archives: Sequence[Path]) -> None:
-        """Bring everything up."""
         self._private_folders()
         self._network()
         containerd = self._containerd()
@@ -68,7 +67,7 @@ class Inside:
         cluster.kubectl("wait", "--for=jsonpath={.metadata.name}=default", "serviceaccount/default", "--timeout=50s")
 
     def _private_folders(self) -> None:
-        """Put empty folders in memory where programs write outside of `room`: only this mount namespace has them."""
+        """Mount empty directories in memory where programs write outside `room`, only in this mount namespace."""
         self.room.mkdir()
         self._call("mount", "-t", "tmpfs", "tmpfs", str(self.room))
         needed = [self.folder, tools.cache_root(), Path.cwd(), Path(sys.prefix), Path(sys.base_prefix), Path.home()]
@@ -83,23 +82,23 @@ class Inside:
                     self._call("mount", "--rbind", str(before / path.relative_to(place)), str(path))
         for model in ("digits", "churn"):
             (Path("/srv/models") / model).mkdir(parents=True)
-        Path("/srv/disk").mkdir(mode=0o755)  # of volumes.yaml
+        Path("/srv/disk").mkdir(mode=0o755)  # For volumes.yaml.
 
     def _network(self) -> None:
         for words in (
             "link set lo up",
-            # A bridge without ports carries the node's address: not every kernel has `dummy` links.
+            # A bridge without ports has the node's address, because not every kernel has `dummy` links.
             "link add node0 type bridge",
             f"address add {NETWORK.address}/24 dev node0",
             "link set node0 up",
-            "route add default dev node0",  # an API server wants one
+            "route add default dev node0",  # The API server needs one.
         ):
             self._call(str(self.debian.path("ip")), *words.split())
         Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
 
     def _containerd(self) -> Process:
         (self.room / "cni").mkdir()
-        # Each pod has a line to the node, so that answers come back the way they went.
+        # Each pod has a link to the node, so that responses return the same way.
         addresses = {
             "type": "host-local",
             "ranges": [[{"subnet": PODS}]],
@@ -122,7 +121,7 @@ class Inside:
         containerd.wait_until(answers, START_SECONDS)
         for archive in archives:
             self._call(*ctr, "images", "import", str(archive))
-        # The same image under another tag, to roll out.
+        # The same image under another tag, for rollouts.
         for name in ("triton", "proxy", "eviction-policy"):
             self._call(*ctr, "images", "tag", f"localhost/{name}:test", f"localhost/{name}:next")
 
@@ -167,9 +166,9 @@ class Inside:
         return self.stack.enter_context(running(name, command, log, self.environment))
 
 
-# ---- what the programs are told ----
+# ---- configuration of the programs ----
 
-# It says nothing that containerd 1.6, Debian 12's, does not know.
+# It uses only keys of containerd 1.6, the version of Debian 12.
 CONTAINERD = """\
 version = 2
 root = "{room}/containerd/root"
@@ -201,7 +200,7 @@ oom_score = 0
 KUBELET = {
     "apiVersion": "kubelet.config.k8s.io/v1beta1",
     "kind": "KubeletConfiguration",
-    # Nobody else is in its network, and the API server of a local cluster has no certificate to show.
+    # Its network has no other hosts, and the API server of a local cluster has no certificate.
     "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
     "authorization": {"mode": "AlwaysAllow"},
     "cgroupDriver": "cgroupfs",
@@ -211,7 +210,7 @@ KUBELET = {
     "resolvConf": "",
     "clusterDNS": [DNS_ADDRESS],
     "clusterDomain": "cluster.local",
-    # How soon a changed ConfigMap reaches a pod; a minute by default.
+    # The delay until a changed ConfigMap reaches a pod. The default is a minute.
     "syncFrequency": "2s",
     "imageMinimumGCAge": "24h",
     "imageGCHighThresholdPercent": 100,
@@ -224,9 +223,9 @@ KUBE_PROXY = {
     "hostnameOverride": NODE,
     "clusterCIDR": PODS,
     "mode": "nftables",
-    # As slow as in a big cluster: who goes without waiting until the news is everywhere loses calls.
+    # As slow as in a large cluster, so that a pod that stops before all others have noticed loses calls.
     "nftables": {"minSyncPeriod": "3s"},
-    # The limits of connection tracking are the whole machine's.
+    # The limits of connection tracking belong to the whole machine.
     "conntrack": {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
 }
 

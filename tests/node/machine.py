@@ -1,8 +1,8 @@
-"""A real node: started for one run of the tests, in network, mount and PID namespaces of its own, and gone with it.
+"""A real node for one run of the tests, in separate network, mount and PID namespaces.
 
-When the first process of a PID namespace ends, the kernel ends every other one in it, containers too, and takes mounts
-and network away. That process ends with the run of the tests, however that ends. A run that was killed leaves the
-node's folder and its cgroups, and the next one sweeps them away.
+When the first process of a PID namespace ends, the kernel ends all others, including containers, and removes mounts
+and network. That process ends with the run of the tests, however that ends. A killed run leaves the node's directory
+and its cgroups, which the next run removes.
 """
 
 import os
@@ -25,12 +25,12 @@ from .images import ROOT, archives
 from .inside import NETWORK
 
 NAMESPACES = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
-CONTROLLERS = {"cpu", "cpuset", "memory", "pids"}  # Those that a kubelet wants.
+CONTROLLERS = {"cpu", "cpuset", "memory", "pids"}  # The controllers that a kubelet needs.
 END_SECONDS = 60
 
 
 def why_not() -> str:
-    """Return why this machine cannot run a real node; nothing where it can."""
+    """Return why this machine cannot run a real node, or an empty text if it can."""
     if not sys.platform.startswith("linux") or os.geteuid() != 0:
         return "containers need Linux and root"
     if reason := debian.why_not():
@@ -50,13 +50,13 @@ def why_not() -> str:
 
 
 def handed_down(place: Path) -> set[str]:
-    """Return the controllers that cgroups below a mounted one get; all that it has, where cgroups are of version 1."""
+    """Return the controllers of the cgroups below a mounted one. In version 1 these are all that it has."""
     file = place / "cgroup.subtree_control"
     return set(file.read_text().split()) if file.exists() else CONTROLLERS
 
 
 def cgroup_mounts() -> list[Path]:
-    """Return where cgroups are made: the controllers of version 1, or else version 2."""
+    """Return the mounts of cgroups: those of the controllers of version 1, or that of version 2."""
     mounts = [line.split()[1:3] for line in Path("/proc/self/mounts").read_text().splitlines()]
     one = [Path(place) for place, kind in mounts if kind == "cgroup"]
     return one or [Path(place) for place, kind in mounts if kind == "cgroup2"]
@@ -64,17 +64,16 @@ def cgroup_mounts() -> list[Path]:
 
 @dataclass
 class Machine(LocalCluster):
-    """A node and its control plane, whose network only commands with its `prefix` see."""
+    """A node and its control plane. Only commands with its `prefix` are in its network."""
 
     @property
     def root(self) -> Path:
-        """The folder of all that the node writes."""
+        """The directory of all files of the node."""
         return self.folder.parent
 
 
 @contextmanager
 def machine() -> Iterator[Machine]:
-    """Start a node, and end it."""
     base = tools.cache_root() / "node"
     base.mkdir(parents=True, exist_ok=True)
     sweep(base)
@@ -84,7 +83,7 @@ def machine() -> Iterator[Machine]:
     images = archives(packages)
     for tool in (*PROGRAMS, "kubectl", "kubelet", "kube-proxy"):
         tools.path(tool)
-    tools.module_files("kwok-stages")  # all of it while there is a network
+    tools.module_files("kwok-stages")  # Fetch everything while there is a network.
     folder = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=base))
     (folder / "logs").mkdir()
     for place in cgroup_mounts():
@@ -115,14 +114,14 @@ def machine() -> Iterator[Machine]:
 
 
 def sweep(base: Path) -> None:
-    """Clean up after runs that were killed; a folder's name begins with the id of its run's process."""
+    """Clean up after killed runs. A directory's name begins with the process id of its run."""
     for folder in base.glob("*-*"):
         if not Path("/proc", folder.name.partition("-")[0]).exists():
             clean(folder)
 
 
 def clean(folder: Path) -> None:
-    """Take away the cgroups and the folder of a node whose processes are gone."""
+    """Remove the cgroups and the directory of a node whose processes are gone."""
     for mounted in Path("/proc/self/mounts").read_text().splitlines():
         place, kind = mounted.split()[1:3]
         if kind in ("cgroup", "cgroup2"):
@@ -132,7 +131,7 @@ def clean(folder: Path) -> None:
 
 
 def _remove_group(group: Path) -> None:
-    """Remove a cgroup; the kernel needs a moment after its last process."""
+    """Remove a cgroup. The kernel needs a moment after its last process."""
     for _ in range(100):
         try:
             return group.rmdir()

@@ -1,4 +1,4 @@
-"""The project's own images: what they are made of."""
+"""The contents of the project's images."""
 
 import stat
 

@@ -1,4 +1,4 @@
-"""The eviction policy's own image on a real kubelet, beside a stand-in for Triton, as the components declare it."""
+"""The eviction policy's image on a real kubelet, with a stand-in for Triton, as the components declare it."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from .environment import Environment, container_status
 
 ENVIRONMENT = "kept"
 POD, CONTAINER = "ondemand-main-0", "eviction-policy"
-KEEP = "tests.tidegate.example/kept"  # A finalizer: what has ended can be looked at as long as somebody holds it.
+KEEP = "tests.tidegate.example/kept"  # A finalizer that keeps an ended pod for inspection.
 PRE_STOP, DRAIN = 10, 1
 LOOK = """
 import json, os, sys
@@ -28,13 +28,12 @@ INDEX = f"http://127.0.0.1:{triton.HTTP_PORT}/v2/repository/index"
 
 
 def python(kept: Environment, program: str, *arguments: str, check: bool = True) -> str:
-    """Run a program in the policy's container; return what it says."""
     return kept.run(POD, CONTAINER, "python", "-c", program, *arguments, check=check).strip()
 
 
-def ask(kept: Environment, url: str, *headers: str, method: str = "GET") -> tuple[int, str]:
-    """Ask from inside the policy's container; return status and body."""
-    status, _, body = kept.ask(POD, CONTAINER, url, *headers, method=method)
+def request(kept: Environment, url: str, *headers: str, method: str = "GET") -> tuple[int, str]:
+    """Send a request from the policy's container, and return status and body."""
+    status, _, body = kept.request(POD, CONTAINER, url, *headers, method=method)
     return status, body
 
 
@@ -43,22 +42,21 @@ def admin(path: str) -> str:
 
 
 def secret(kept: Environment) -> str:
-    """Return the control secret as Triton's container sees it."""
     return kept.run(POD, "triton", "cat", eviction_process.CONTROL_SECRET_FILE)
 
 
-def test_it_starts_before_triton_and_says_so_and_lists_the_models_of_the_components(environment: Environment) -> None:
-    """And writes nowhere but where it is meant to."""
+def test_it_starts_before_triton_and_logs_it_and_lists_the_models_of_the_components(environment: Environment) -> None:
+    """It writes only to its volumes."""
     pod = environment.pod(POD)
     status = container_status(pod, CONTAINER)
     assert status["started"]
     assert status["restartCount"] == 0
     for path in (eviction_process.STARTED_PATH, eviction_process.LIVE_PATH, eviction_process.METRICS_PATH):
-        assert ask(environment, admin(path))[0] == HTTPStatus.OK, path
-    said = [json.loads(line) for line in environment.log(pod, CONTAINER).lines()]
-    (serving,) = [line for line in said if line["message"] == "serving"]
+        assert request(environment, admin(path))[0] == HTTPStatus.OK, path
+    logged = [json.loads(line) for line in environment.log(pod, CONTAINER).lines()]
+    (serving,) = [line for line in logged if line["message"] == "serving"]
     assert datetime.fromisoformat(serving["time"]) < environment.log(pod, "triton").wait("started").at
-    metrics = ask(environment, admin(eviction_process.METRICS_PATH))[1]
+    metrics = request(environment, admin(eviction_process.METRICS_PATH))[1]
     values = dict(line.rsplit(" ", 1) for line in metrics.splitlines() if not line.startswith("#"))
     assert float(values['tidegate_eviction_bytes{kind="capacity"}']) == 100 << 20
     assert float(values['tidegate_eviction_model_footprint_bytes{from="declared",model="digits"}']) == 50 << 20
@@ -76,9 +74,9 @@ def test_its_secret_is_for_its_own_user_and_group_and_opens_the_model_control_of
     assert (mode, user) == (0o640, 1000)
     assert len(text) == 64
     assert secret(environment) == text
-    assert ask(environment, INDEX, f"{triton.RESTRICTED_KEY}: {text}", method="POST") == (HTTPStatus.OK, "[]\n")
+    assert request(environment, INDEX, f"{triton.RESTRICTED_KEY}: {text}", method="POST") == (HTTPStatus.OK, "[]\n")
     for wrong in ((), (f"{triton.RESTRICTED_KEY}: {text[:-1]}",)):
-        assert ask(environment, INDEX, *wrong, method="POST")[0] == HTTPStatus.FORBIDDEN
+        assert request(environment, INDEX, *wrong, method="POST")[0] == HTTPStatus.FORBIDDEN
     assert text not in environment.kubectl("logs", POD, "--all-containers")
 
 
@@ -89,7 +87,7 @@ def test_the_lease_port_accepts_the_tokens_of_the_proxies_of_its_environment_onl
     listing = f"http://127.0.0.1:{eviction_process.LEASE_PORT}{lease.MODELS_PATH}"
 
     def status(token: str, url: str = listing, method: str = "GET") -> int:
-        return ask(environment, url, *([f"authorization: Bearer {token}"] if token else []), method=method)[0]
+        return request(environment, url, *([f"authorization: Bearer {token}"] if token else []), method=method)[0]
 
     def proxy_token(one: Environment) -> str:
         file = f"{proxy_process.LEASE_TOKEN_ROOT}/{proxy_process.LEASE_TOKEN_FILE}"
@@ -104,7 +102,7 @@ def test_the_lease_port_accepts_the_tokens_of_the_proxies_of_its_environment_onl
         for path in (lease.ACQUIRE_PATH, lease.RENEW_PATH, lease.RELEASE_PATH):
             url = listing.replace(lease.MODELS_PATH, path)
             assert status(other, url, "POST") == HTTPStatus.UNAUTHORIZED, path
-    assert ask(environment, admin(lease.MODELS_PATH))[0] == HTTPStatus.NOT_FOUND
+    assert request(environment, admin(lease.MODELS_PATH))[0] == HTTPStatus.NOT_FOUND
 
 
 def test_a_triton_that_it_wants_restarted_is_started_again_once_and_it_goes_on_itself(environment: Environment) -> None:
@@ -113,7 +111,7 @@ def test_a_triton_that_it_wants_restarted_is_started_again_once_and_it_goes_on_i
     first = environment.log(pod, "triton", server["restartCount"])
     python(environment, RECYCLE)
     first.wait("sigterm", 20)
-    # Start-up and readiness are longer than several looks at the file, which is older than this Triton.
+    # Startup and readiness take longer than several checks of the file, which is older than this Triton.
     environment.log(pod, "triton", server["restartCount"] + 1).wait("started")
     environment.wait_until_ready()
     now = environment.pod(POD)
@@ -122,15 +120,15 @@ def test_a_triton_that_it_wants_restarted_is_started_again_once_and_it_goes_on_i
     assert container_status(now, "triton")["lastState"]["terminated"]["exitCode"] == 0
     assert first.names()[-1] == "exit", "it ended what was under way"
     assert container_status(now, CONTAINER)["containerID"] == policy["containerID"], "the policy was not touched"
-    assert ask(environment, admin(eviction_process.LIVE_PATH))[0] == HTTPStatus.OK
+    assert request(environment, admin(eviction_process.LIVE_PATH))[0] == HTTPStatus.OK
     assert secret(environment) == before
-    assert ask(environment, INDEX, f"{triton.RESTRICTED_KEY}: {before}", method="POST")[0] == HTTPStatus.OK
+    assert request(environment, INDEX, f"{triton.RESTRICTED_KEY}: {before}", method="POST")[0] == HTTPStatus.OK
 
 
 def test_a_pod_that_goes_leaves_the_names_first_then_triton_drains_and_the_policy_goes_last(
     environment: Environment,
 ) -> None:
-    """And nobody has to kill one of them."""
+    """Nothing has to kill one of them."""
     pod, host = environment.pod(POD), f"ondemand-main-headless.{environment.namespace}.svc"
     address, grace = pod["status"]["podIP"], pod["spec"]["terminationGracePeriodSeconds"]
     server = environment.log(pod, "triton", container_status(pod, "triton")["restartCount"])
@@ -138,24 +136,24 @@ def test_a_pod_that_goes_leaves_the_names_first_then_triton_drains_and_the_polic
     assert address in environment.addresses()[host]
     hold(environment, KEEP)
     try:
-        asked = datetime.now(UTC)
+        deleted_at = datetime.now(UTC)
         environment.kubectl("delete", "pod", POD, "--wait=false")
         until(f"{host} without {address}", lambda: address not in environment.addresses()[host])
         left = datetime.now(UTC)
-        assert environment.answers(pod), "it serves whom the news has not reached yet"
+        assert environment.answers(pod), "it serves callers that have not noticed yet"
         ended = until("both to have ended", lambda: exit_codes(environment))
     finally:
         hold(environment)
     assert ended == {"triton": 0, CONTAINER: 0}
-    told, gone = server.wait("sigterm"), server.wait("exit")
-    assert left < told.at, "it was told to go while names still led to it"
-    assert PRE_STOP <= (told.at - asked).total_seconds() < grace
-    assert (gone.at - told.at).total_seconds() >= DRAIN
-    said = [json.loads(line) for line in policy.lines()]
-    (stopping,) = [line for line in said if line["message"].startswith("stopping")]
-    assert gone.at < datetime.fromisoformat(stopping["time"]), "the policy leaves after its Triton"
-    assert said[-1]["message"] == "stopped"
-    assert (datetime.fromisoformat(said[-1]["time"]) - asked).total_seconds() < grace
+    stopped, gone = server.wait("sigterm"), server.wait("exit")
+    assert left < stopped.at, "SIGTERM came while DNS still had it"
+    assert PRE_STOP <= (stopped.at - deleted_at).total_seconds() < grace
+    assert (gone.at - stopped.at).total_seconds() >= DRAIN
+    logged = [json.loads(line) for line in policy.lines()]
+    (stopping,) = [line for line in logged if line["message"].startswith("stopping")]
+    assert gone.at < datetime.fromisoformat(stopping["time"]), "the policy stops after its Triton"
+    assert logged[-1]["message"] == "stopped"
+    assert (datetime.fromisoformat(logged[-1]["time"]) - deleted_at).total_seconds() < grace
     environment.wait_until_ready()
     assert environment.pod(POD)["metadata"]["uid"] != pod["metadata"]["uid"]
 
@@ -166,7 +164,6 @@ def hold(kept: Environment, *finalizers: str) -> None:
 
 
 def exit_codes(kept: Environment) -> dict[str, int]:
-    """Return how both containers ended, once both have."""
     pod = kept.pod(POD)
     states = {name: container_status(pod, name)["state"].get("terminated") for name in ("triton", CONTAINER)}
     return {name: state["exitCode"] for name, state in states.items()} if all(states.values()) else {}

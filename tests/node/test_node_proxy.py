@@ -1,4 +1,4 @@
-"""The proxy's own image on a real kubelet: it starts, answers, and takes leave, as the components declare it."""
+"""The proxy's image on a real kubelet: it starts, responds and stops as the components declare it."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ INFER = "/v2/models/churn/infer"
 WATCH = """
 import http.client, json, sys, time
 host, key = sys.argv[1:]
-def ask(port, method, path, body, headers):
+def call(port, method, path, body, headers):
     try:
         connection = http.client.HTTPConnection(host, port, timeout=10)
         connection.request(method, path, body, headers)
@@ -31,17 +31,17 @@ def ask(port, method, path, body, headers):
         connection.close()
 ready = 1
 while ready:
-    ready = ask(8082, "GET", "/readyz", None, {})
-    infer = ask(8080, "POST", "/v2/models/churn/infer", b"{}", {"x-api-key": key})
+    ready = call(8082, "GET", "/readyz", None, {})
+    infer = call(8080, "POST", "/v2/models/churn/infer", b"{}", {"x-api-key": key})
     print(json.dumps([ready, infer]), flush=True)
     time.sleep(0.05)
 """
 
 
-def ask(proxied: Environment, path: str, *headers: str, method: str = "GET", port: int = 0) -> tuple[int, str, str]:
-    """Ask one proxy from inside its pod; return status, type and body."""
+def request(proxied: Environment, path: str, *headers: str, method: str = "GET", port: int = 0) -> tuple[int, str, str]:
+    """Send a request to a proxy from its pod, and return status, type and body."""
     url = f"http://127.0.0.1:{port or proxy_process.HTTP_PORT}{path}"
-    return proxied.ask(proxied.proxy(), "proxy", url, *headers, method=method)
+    return proxied.request(proxied.proxy(), "proxy", url, *headers, method=method)
 
 
 def test_it_becomes_ready_with_the_tables_of_the_components_and_writes_nothing(environment: Environment) -> None:
@@ -50,68 +50,68 @@ def test_it_becomes_ready_with_the_tables_of_the_components_and_writes_nothing(e
         (f"{SERVER_READY_PATH}/preload", HTTPStatus.OK),
         (f"{SERVER_READY_PATH}/none", HTTPStatus.NOT_FOUND),
     ):
-        assert ask(environment, path, port=proxy_process.ADMIN_PORT)[0] == status
+        assert request(environment, path, port=proxy_process.ADMIN_PORT)[0] == status
     pod = environment.proxy()
     assert environment.run(pod, "proxy", "python", "-c", "import os; print(os.listdir('/tmp'))").strip() == "[]"
     assert container_status(environment.pod(pod), "proxy")["restartCount"] == 0
 
 
 def test_it_passes_calls_of_those_with_a_key_to_the_pool_and_refuses_all_others(environment: Environment) -> None:
-    """And its log, lines of JSON, tells no key."""
+    """Its log has lines of JSON, and contains no key."""
     key = f"x-api-key: {environment.key}"
-    status, _, body = ask(environment, INFER, key, method="POST")
+    status, _, body = request(environment, INFER, key, method="POST")
     assert status == HTTPStatus.OK, body
     assert json.loads(body)["served_by"].startswith("preload-main-")
     for headers in ((), ("x-api-key: no-key",), (key[:-1],), (f"x-api-key: {PREFIX}{'0' * 49}",)):
-        status, kind, body = ask(environment, INFER, *headers, method="POST")
+        status, kind, body = request(environment, INFER, *headers, method="POST")
         assert (status, kind) == (HTTPStatus.UNAUTHORIZED, "application/problem+json"), body
-    status, kind, body = ask(environment, "/v2/models/other/infer", key, method="POST")
+    status, kind, body = request(environment, "/v2/models/other/infer", key, method="POST")
     assert (status, kind) == (HTTPStatus.NOT_FOUND, "application/problem+json"), body
 
     pod = environment.pod(environment.proxy())
-    said = environment.log(pod, "proxy", container_status(pod, "proxy")["restartCount"]).lines()
-    read = [json.loads(line) for line in said]
+    lines = environment.log(pod, "proxy", container_status(pod, "proxy")["restartCount"]).lines()
+    read = [json.loads(line) for line in lines]
     assert all({"time", "level", "message"} <= set(line) for line in read)
     assert [line for line in read if line.get("principal") == "tests"], "calls"
     for secret in (PREFIX, HASH, environment.key[8:-8]):
-        assert secret not in "\n".join(said)
+        assert secret not in "\n".join(lines)
 
 
 @pytest.mark.thorough
-def test_a_rolling_restart_under_load_loses_no_call_and_who_goes_serves_on_whom_the_news_has_not_reached(
+def test_a_rolling_restart_under_load_loses_no_call_and_stopping_proxies_serve_late_callers(
     environment: Environment, tmp_path: Path
 ) -> None:
-    """Callers that keep their connection, others that make a new one for each call, and one who asks at an address."""
+    """Callers that keep their connection, callers with a new connection for each call, and one that uses an address."""
     old = names(environment)
     pod = environment.pod(environment.proxy())
-    key, said = environment.key, tmp_path / "said"
+    key, watched = environment.key, tmp_path / "watched"
     watch = [*environment.machine.prefix, sys.executable, "-c", WATCH, pod["status"]["podIP"], key]
     log = environment.log(pod, "proxy")
     with (
-        calls(environment, "churn", f"x-api-key: {key}", name="caller-anew") as anew,
+        calls(environment, "churn", f"x-api-key: {key}", name="caller-new") as renewed,
         calls(environment, "churn", f"x-api-key: {key}", "keep-alive", name="caller-kept") as kept,
-        said.open("w") as file,
+        watched.open("w") as file,
         subprocess.Popen(watch, stdout=file) as watching,
     ):
         try:
-            until("answers", lambda: len(said.read_text().splitlines()) > 5)
-            until("calls that are answered", lambda: min(served(anew)[0], served(kept)[0]) > 100)
+            until("responses", lambda: len(watched.read_text().splitlines()) > 5)
+            until("calls that are answered", lambda: min(served(renewed)[0], served(kept)[0]) > 100)
             environment.kubectl("rollout", "restart", "deployment/inference-proxy")
             environment.wait_until_ready()
             until("the old proxies to be gone", lambda: not old & names(environment))
-            before = served(anew)[0], served(kept)[0]
-            until("more calls", lambda: served(anew)[0] > before[0] + 100)
+            before = served(renewed)[0], served(kept)[0]
+            until("more calls", lambda: served(renewed)[0] > before[0] + 100)
             until("more calls", lambda: served(kept)[0] > before[1] + 100)
             watching.wait(PATIENCE)
         finally:
             watching.kill()
     assert len(names(environment)) == len(old) == 2
-    assert lost(anew) == []
+    assert lost(renewed) == []
     assert lost(kept) == []
 
-    answers = [tuple(json.loads(line)) for line in said.read_text().splitlines()]
-    leaving = next(number for number, (ready, _) in enumerate(answers) if ready != HTTPStatus.OK)
-    ready, after = answers[:leaving], answers[leaving:]
+    responses = [tuple(json.loads(line)) for line in watched.read_text().splitlines()]
+    leaving = next(number for number, (ready, _) in enumerate(responses) if ready != HTTPStatus.OK)
+    ready, after = responses[:leaving], responses[leaving:]
     assert {infer for _, infer in ready} == {HTTPStatus.OK}
     assert after[0] == (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.OK)
     assert after.count((HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.OK)) > 10, after
@@ -121,6 +121,6 @@ def test_a_rolling_restart_under_load_loses_no_call_and_who_goes_serves_on_whom_
 
 
 def names(proxied: Environment) -> set[str]:
-    """Return the proxies that are there, also those on their way out."""
+    """Return the existing proxies, including those that are terminating."""
     found = proxied.machine.get("pods", namespace=proxied.namespace)
     return {name for pod in found if (name := pod["metadata"]["name"]).startswith("inference-proxy")}

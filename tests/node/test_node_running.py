@@ -1,4 +1,4 @@
-"""What a kubelet and kube-proxy make of a crash, a hang and an update: what is started again, and what goes on."""
+"""Crashes, hangs and updates with a real kubelet and kube-proxy: what restarts, and what continues."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,7 +28,7 @@ def leaves(environment: Environment, address: str, name: str) -> Callable[[], bo
 
 
 def crash(environment: Environment, pod: str) -> None:
-    """Let the policy of a pod crash, and wait until the kubelet has seen it."""
+    """Crash the policy of a pod, and wait until the kubelet has noticed."""
     before = container_status(environment.pod(pod), "eviction-policy").get("lastState")
     environment.post(pod, "triton", f"{POLICY}/crash", check=False)
 
@@ -40,7 +40,7 @@ def crash(environment: Environment, pod: str) -> None:
 
 
 def test_a_policy_that_crashes_is_started_again_and_its_triton_goes_on(environment: Environment) -> None:
-    """But out of the names meanwhile: a pod is ready when its native sidecars run, with readiness probes or without."""
+    """The pod leaves DNS meanwhile, because it is ready only if its native sidecars run, with or without probes."""
     name, names = "ondemand-small-1", host(environment, "ondemand-small")
     pod = environment.pod(name)
     server, policy = container_status(pod, "triton"), container_status(pod, "eviction-policy")
@@ -54,12 +54,12 @@ def test_a_policy_that_crashes_is_started_again_and_its_triton_goes_on(environme
     assert now["metadata"]["uid"] == pod["metadata"]["uid"]
     assert container_status(now, "eviction-policy")["lastState"]["terminated"]["exitCode"] == 3
     assert container_status(now, "triton")["containerID"] == server["containerID"], "Triton was not touched"
-    # The volume lives as long as the pod: the new policy still knows what Triton asks for.
+    # The volume has the lifetime of the pod, so the new policy still has Triton's secret.
     assert environment.run(name, "eviction-policy", "cat", eviction_process.CONTROL_SECRET_FILE) == secret
     assert "secret" not in environment.log(pod, "eviction-policy", again).names()
 
     address = pod["status"]["podIP"]
-    for pause in (10, 20, 40):  # for which the kubelet waits the second, third and fourth time: one is long enough
+    for pause in (10, 20, 40):  # The kubelet's back-off before the second, third and fourth start. One is enough.
         crash(environment, name)
         with suppress(AssertionError):
             until(f"{names} without {address}", leaves(environment, address, names), pause)
@@ -75,7 +75,7 @@ def test_a_policy_that_crashes_is_started_again_and_its_triton_goes_on(environme
 def test_what_hangs_is_taken_out_of_the_names_and_started_again_after_its_grace_period(
     environment: Environment,
 ) -> None:
-    """A Triton that neither answers nor goes when it is told to, and a policy that does not answer, at once."""
+    """A Triton server that neither responds nor exits on SIGTERM, and a policy that does not respond."""
     hung, beside, names = "preload-main-1", "ondemand-small-2", host(environment, "preload-main")
     pod, other = environment.pod(hung), environment.pod(beside)
     address, grace = pod["status"]["podIP"], pod["spec"]["terminationGracePeriodSeconds"]
@@ -88,7 +88,7 @@ def test_what_hangs_is_taken_out_of_the_names_and_started_again_after_its_grace_
 
     # Readiness: three failures, one every five seconds.
     until(f"{names} without {address}", leaves(environment, address, names), 45)
-    assert restarts(environment, hung, "triton") == count, "it may come back by itself"
+    assert restarts(environment, hung, "triton") == count, "it may recover by itself"
 
     # Liveness of the policy: three failures, one every ten seconds.
     until("a new policy", lambda: restarts(environment, beside, "eviction-policy") == policies + 1)
@@ -101,15 +101,15 @@ def test_what_hangs_is_taken_out_of_the_names_and_started_again_after_its_grace_
     ended = container_status(environment.pod(hung), "triton")["lastState"]["terminated"]
     assert ended["exitCode"] == 128 + 9, "it had to be killed"
     (first,) = [event for event in server.events() if event.name == "hung"]
-    (told,) = [event for event in server.events() if event.name == "sigterm"]
+    (stopped,) = [event for event in server.events() if event.name == "sigterm"]
     assert "exit" not in server.names()
-    # A probe that comes late is no longer than a moment ahead of the next one.
-    assert (told.at - first.at).total_seconds() > 45 + 10
+    # A late probe is only a moment before the next one.
+    assert (stopped.at - first.at).total_seconds() > 45 + 10
     until(f"{names} with {address} again", lambda: address in environment.addresses()[names])
 
 
 def changed(environment: Environment, kind: str, name: str, old: str = "", new: str = "") -> list[dict[str, Any]]:
-    """Return one object of the definition, or of one in which a text is another."""
+    """Return one object of the definition, optionally with a text replaced."""
     objects = environment.objects(old, new)
     return [item for item in objects if (item["kind"], item["metadata"]["name"]) == (kind, name)]
 
@@ -118,7 +118,7 @@ def changed(environment: Environment, kind: str, name: str, old: str = "", new: 
 def test_a_new_version_of_a_pool_is_rolled_out_one_replica_after_the_other_without_losing_a_call(
     environment: Environment,
 ) -> None:
-    """A replica goes only when the other one is ready, and it leaves the names long before it ends."""
+    """A replica stops only when the other one is ready, and it leaves DNS long before it exits."""
     names = ("preload-main-0", "preload-main-1")
     old = {name: environment.pod(name)["metadata"]["uid"] for name in names}
     image = "{{name: triton, repository: localhost/triton, tag: {}}}"
@@ -137,7 +137,7 @@ def test_a_new_version_of_a_pool_is_rolled_out_one_replica_after_the_other_witho
 
 
 def test_a_changed_routing_table_reaches_the_running_proxies(environment: Environment) -> None:
-    """The kubelet of these tests looks every two seconds, others every minute."""
+    """The kubelet of these tests checks every two seconds. The default is a minute."""
     pods = environment.pods("inference-proxy")
     logs = [environment.log(pod, "proxy") for pod in pods]
     for log in logs:

@@ -1,4 +1,4 @@
-"""The volume of staged files on a real kubelet, of each kind: the policy writes it, its Triton reads it."""
+"""Each kind of volume for staged files on a real kubelet: the policy writes it, and its Triton server reads it."""
 
 import pytest
 from tidegate_contracts import eviction_process
@@ -26,13 +26,12 @@ def pod_of(kind: str) -> str:
 
 
 def python(kept: Environment, kind: str, program: str) -> str:
-    """Run a program in the policy's container; return what it says."""
     return kept.run(pod_of(kind), POLICY, "python", "-c", program).strip()
 
 
 @KINDS
 def test_what_the_policy_writes_triton_reads_and_cannot_change(environment: Environment, kind: str) -> None:
-    """The folder of the repository is there before Triton starts; a volume of its own belonged to root before."""
+    """The repository's directory exists before Triton starts. A separate volume belonged to root before."""
     python(environment, kind, f"open({FILE!r}, 'w').write('near')")
     assert environment.run(pod_of(kind), "triton", "cat", FILE) == "near"
     denied = environment.run(pod_of(kind), "triton", "sh", "-c", f"echo far > {FILE}", check=False)

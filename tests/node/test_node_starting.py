@@ -1,4 +1,4 @@
-"""What a kubelet makes of a pod of ours: the order of its start, its user, its files, its secret, its names."""
+"""Pods on a real kubelet: start order, user, files, secret and DNS names."""
 
 import json
 from datetime import datetime
@@ -15,11 +15,11 @@ ON_DEMAND, PRELOAD = "ondemand-small-0", "preload-main-0"
 SECRET_FILE = eviction_process.CONTROL_SECRET_FILE
 SECRETS = "/var/run/secrets/"
 TOKENS = {"proxy": "leases", "eviction-policy": "cluster"}
-"""Folder with the one token that a container has."""
+"""Directory with the only token of a container."""
 
 
-def everybody(environment: Environment) -> list[tuple[str, dict[str, Any]]]:
-    """Return one pod of each kind, by name, with every container of it."""
+def all_containers(environment: Environment) -> list[tuple[str, dict[str, Any]]]:
+    """Return every container of one pod of each kind, with the pod's name."""
     pods = [environment.pod(ON_DEMAND), environment.pod(PRELOAD), environment.pods("inference-proxy")[0]]
     return [
         (pod["metadata"]["name"], container)
@@ -29,7 +29,7 @@ def everybody(environment: Environment) -> list[tuple[str, dict[str, Any]]]:
 
 
 def test_triton_is_started_only_when_the_policy_has_made_its_secret(environment: Environment) -> None:
-    """A native sidecar with a start-up probe; the stand-in takes two seconds over the secret."""
+    """The policy is a native sidecar with a startup probe. The stand-in takes two seconds to write the secret."""
     pod = environment.pod(ON_DEMAND)
     policy, server = environment.log(pod, "eviction-policy"), environment.log(pod, "triton")
     started, secret = policy.wait("started"), policy.wait("secret")
@@ -39,23 +39,23 @@ def test_triton_is_started_only_when_the_policy_has_made_its_secret(environment:
     assert container_status(pod, "eviction-policy")["ready"]
 
 
-def test_a_triton_counts_as_ready_only_when_it_says_so(environment: Environment) -> None:
-    """The stand-in lives after two seconds, which a start-up probe sees after ten, and is ready after fourteen."""
+def test_a_triton_counts_as_ready_only_when_its_probe_passes(environment: Environment) -> None:
+    """The stand-in is live after two seconds, which a startup probe notices after ten, and ready after fourteen."""
     pod = environment.pod(PRELOAD)
     status = container_status(pod, "triton")
     assert status["started"]
     assert status["ready"]
     started = environment.log(pod, "triton", status["restartCount"]).wait("started")
     ready = condition(pod, "Ready")
-    # Kubernetes tells whole seconds.
+    # Kubernetes reports whole seconds.
     since = datetime.fromisoformat(ready["lastTransitionTime"])
     assert (since - started.at).total_seconds() > 14 - 1
 
 
-def test_containers_run_as_nobody_in_particular_and_may_do_nothing_in_particular(environment: Environment) -> None:
-    for pod, container in everybody(environment):
-        said = environment.run(pod, container["name"], "cat", "/proc/1/status")
-        status = {name: values.split() for name, _, values in (line.partition(":") for line in said.splitlines())}
+def test_containers_run_unprivileged_and_without_capabilities(environment: Environment) -> None:
+    for pod, container in all_containers(environment):
+        output = environment.run(pod, container["name"], "cat", "/proc/1/status")
+        status = {name: values.split() for name, _, values in (line.partition(":") for line in output.splitlines())}
         assert status["Uid"] == status["Gid"] == ["1000"] * 4, (pod, container["name"])
         for capabilities in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
             assert int(status[capabilities][0], 16) == 0, (pod, container["name"], capabilities)
@@ -67,18 +67,18 @@ def test_containers_run_as_nobody_in_particular_and_may_do_nothing_in_particular
 
 
 def test_containers_write_where_they_are_meant_to_and_nowhere_else(environment: Environment) -> None:
-    for pod, container in everybody(environment):
+    for pod, container in all_containers(environment):
         mounts = container["volumeMounts"]
         places = {mount["mountPath"]: not mount.get("readOnly", False) for mount in mounts} | {"/": False}
         assert any(places.values()), "every container of ours has a scratch folder"
         files = {f"{place}/written".replace("//", "/"): writable for place, writable in places.items()}
-        said = environment.run(pod, container["name"], "touch", *files, check=False).splitlines()
-        refused = {file for file in files if f"touch: {file}: Read-only file system" in said}
-        assert refused == {file for file, writable in files.items() if not writable}, (pod, said)
-        assert len(said) - len(refused) <= 1, "kubectl's own line is the only other one"
+        output = environment.run(pod, container["name"], "touch", *files, check=False).splitlines()
+        refused = {file for file in files if f"touch: {file}: Read-only file system" in output}
+        assert refused == {file for file, writable in files.items() if not writable}, (pod, output)
+        assert len(output) - len(refused) <= 1, "kubectl's own line is the only other one"
 
 
-def test_datasets_settings_and_keys_are_where_the_contracts_say(environment: Environment) -> None:
+def test_datasets_settings_and_keys_are_at_the_paths_of_the_contracts(environment: Environment) -> None:
     for server, container in ((ON_DEMAND, "triton"), (ON_DEMAND, "eviction-policy"), (PRELOAD, "triton")):
         assert environment.run(server, container, "ls", triton.REPOSITORY_ROOT).split() == ["churn", "digits"]
     file = f"{eviction_process.SETTINGS_ROOT}/{eviction_process.SETTINGS_FILE}"
@@ -102,27 +102,27 @@ def test_the_control_secret_is_in_memory_and_only_the_policy_and_its_triton_see_
     kinds = environment.machine.kubectl("api-resources", "--verbs=list", "--namespaced", "--output=name").stdout
     everything = environment.kubectl("get", ",".join(kinds.split()), "--output=json")
     assert ON_DEMAND in everything
-    assert secret not in everything, "it stands in no object"
+    assert secret not in everything, "no object contains it"
     logs = environment.kubectl("logs", ON_DEMAND, "--all-containers")
     assert '"event":"secret"' in logs
     assert secret not in logs
     for container, access in (("triton", "ro"), ("eviction-policy", "rw")):
-        said = environment.run(ON_DEMAND, container, "grep", eviction_process.CONTROL_ROOT, "/proc/mounts")
-        (line,) = said.splitlines()
+        output = environment.run(ON_DEMAND, container, "grep", eviction_process.CONTROL_ROOT, "/proc/mounts")
+        (line,) = output.splitlines()
         _, _, kind, options, *_ = line.split()
         assert (kind, options.split(",")[0]) == ("tmpfs", access)
         assert "size=1024k" in options, "a volume in memory, not the node's disk, which here is in memory too"
-    for pod, other in everybody(environment):
+    for pod, other in all_containers(environment):
         if pod != ON_DEMAND:
             assert "No such file" in environment.run(pod, other["name"], "cat", SECRET_FILE, check=False)
-    # A server that polls has made one of its own, and forgotten it.
+    # A server that polls generated a secret, and did not store it.
     index = f"http://127.0.0.1:{triton.HTTP_PORT}/v2/repository/index"
     with_it = ("wget", "-q", "-O-", f"--header={triton.RESTRICTED_KEY}: {secret}", "--post-data={}", index)
     assert "403 Forbidden" in environment.run(PRELOAD, "triton", *with_it, check=False)
 
 
 def test_the_names_in_the_routing_table_lead_to_the_addresses_of_the_pods(environment: Environment) -> None:
-    """As a proxy sees it: headless Services, resolved by the cluster's own DNS."""
+    """In a proxy: headless Services, resolved by the cluster's DNS."""
     carrier = environment.machine.get("configmap", "inference-proxy-routing", environment.namespace)
     table = json.loads(carrier["data"][proxy_process.ROUTING_FILE])
     pools = {

@@ -221,7 +221,7 @@ def test_a_path_that_is_no_utf_8_is_a_path_like_any_other(
 def test_against_a_definition_that_was_wrong_or_is_missing_everything_is_new_and_it_says_so(repo: Repository) -> None:
     shutil.copy(repo.definition, repo.folder / "definitions/new.yaml")
     ended = repo.against("HEAD", definition=repo.folder / "definitions/new.yaml")
-    assert "HEAD has no definitions/new.yaml" in ended.err
+    assert "HEAD does not contain definitions/new.yaml" in ended.err
     assert "2 stacks: 2 new · objects: " in ended.out
     repo.edit("kind: nfs", "kind: nsf")
     repo.commit("wrong")
@@ -277,7 +277,7 @@ def test_an_unknown_revision_is_one_message_and_no_old_page_stays(repo: Reposito
 def test_outside_of_a_git_repository_it_says_so(call: Call, definition: Path, page: Path, monkeypatch: Patch) -> None:
     assert "is not in a git repository" in call("preview", definition, "--base", "main", "--summary", page, code=1).err
     monkeypatch.setenv("PATH", "")
-    assert "needs git" in call("preview", definition, "--base", "main", "--summary", page).err
+    assert "install git" in call("preview", definition, "--base", "main", "--summary", page).err
 
 
 @pytest.mark.parametrize("where", [(), ("--base", "main", "--cluster", "kind-lab")])

@@ -131,7 +131,7 @@ def test_the_lock_of_another_run_stays(up: Up, tmp_path: Path, whose: str) -> No
             "of another time": lambda: locked_by(killed(), later=-86400),
         }[whose]()
         try:
-            with pytest.raises(CommandError, match=re.escape("`pulumi cancel dev-lab` takes the lock away")):
+            with pytest.raises(CommandError, match=re.escape("remove the lock with `pulumi cancel dev-lab`")):
                 up(PULUMI.format(output=output))
         finally:
             lives.kill()

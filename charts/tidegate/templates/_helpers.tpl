@@ -56,7 +56,7 @@
 {{- $pool := .pool }}
 {{- $server := .server }}
 {
-  "capacityBytes": {{ int64 (include "tidegate.bytes" (required "loading.capacity is needed: how much memory the models of a replica may take" $pool.loading.capacity)) }},
+  "capacityBytes": {{ int64 (include "tidegate.bytes" (required "loading.capacity is required: the memory that the models of a replica may use" $pool.loading.capacity)) }},
   "grpcTls": {{ not (empty ($server.triton).grpcTls) }},
   "idleSeconds": {{ int64 (ternary $pool.loading.idleSeconds 300 (ne $pool.loading.idleSeconds nil)) }},
   "leaseSeconds": {{ int64 ($pool.loading.leaseSeconds | default 15) }},

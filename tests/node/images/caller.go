@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// caller sends a request every few milliseconds until it is stopped, each over a connection of its own unless it is to
-// keep one alive, and writes down every answer that is not 200, and now and then how many were. Its arguments are the
-// address, then `keep-alive` or headers.
+// caller sends a request every few milliseconds until it is stopped, over new connections or one that it keeps alive. It
+// logs every response that is not 200, and now and then the number of those that are. Its arguments are the address, then
+// `keep-alive` or headers.
 func caller(arguments []string) {
 	stop := terminated()
 	transport := &http.Transport{DisableKeepAlives: !slices.Contains(arguments, "keep-alive")}
 	client := &http.Client{Timeout: 20 * time.Second, Transport: transport}
-	answered, by, told := 0, map[string]int{}, time.Now()
+	answered, by, logged := 0, map[string]int{}, time.Now()
 	for tick := time.Tick(10 * time.Millisecond); ; {
 		select {
 		case <-stop:
@@ -30,9 +30,9 @@ func caller(arguments []string) {
 			answered++
 			by[who]++
 		}
-		if time.Since(told) > 200*time.Millisecond {
+		if time.Since(logged) > 200*time.Millisecond {
 			note("answered", map[string]any{"number": answered, "by": by})
-			told = time.Now()
+			logged = time.Now()
 		}
 	}
 }

@@ -1,7 +1,7 @@
-// Stand-ins for the containers of an environment, in one program: it plays the part that it is called by.
+// Stand-ins for the containers of an environment, in one program. Its name selects the part.
 //
-// They keep what contracts/ promises of start, probes, files, ports and signals, and do no inference. Each writes what
-// happens to it as a line of JSON to standard output.
+// They have the start, probes, files, ports and signals of contracts/, but do no inference. Each logs its events as lines
+// of JSON to standard output.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// python is a real interpreter, beside the stand-in that plays its part.
+// python is a real interpreter, next to its stand-in.
 const python = "/opt/python/bin/python3"
 
 func main() {
@@ -27,7 +27,7 @@ func main() {
 		triton(arguments)
 	case "python":
 		switch {
-		case len(arguments) > 0 && arguments[0] == "-c": // what tests run in the proxy's image
+		case len(arguments) > 0 && arguments[0] == "-c": // a program of a test in the proxy's image
 			fail("no Python: %v", syscall.Exec(python, append([]string{python}, arguments...), os.Environ()))
 		case slices.Equal(arguments, []string{"-m", "tidegate_proxy"}):
 			proxy()
@@ -38,12 +38,12 @@ func main() {
 		}
 	case "caller":
 		caller(arguments)
-	default: // the container that holds a pod's namespaces
+	default: // the container with a pod's namespaces
 		<-terminated()
 	}
 }
 
-// note writes down that something happened.
+// note logs an event.
 func note(event string, details map[string]any) {
 	line := map[string]any{"event": event, "at": time.Now().UTC().Format("2006-01-02T15:04:05.000000Z07:00")}
 	for name, value := range details {
@@ -64,7 +64,7 @@ func terminated() <-chan os.Signal {
 	return signals
 }
 
-// wait returns when the container is told to stop, or never when it was told to ignore that.
+// wait returns on SIGTERM, or never if the container ignores it.
 func wait() {
 	<-terminated()
 	note("sigterm", nil)
@@ -75,14 +75,14 @@ func wait() {
 
 var hung, stubborn atomic.Bool
 
-// faults lets a test break this container from inside its pod.
+// faults serves requests of tests that break this container from inside its pod.
 func faults(mux *http.ServeMux) {
 	mux.HandleFunc("POST /stand-in/hang", func(http.ResponseWriter, *http.Request) { note("hung", nil); hung.Store(true) })
 	mux.HandleFunc("POST /stand-in/ignore-sigterm", func(http.ResponseWriter, *http.Request) { stubborn.Store(true) })
 	mux.HandleFunc("POST /stand-in/crash", func(http.ResponseWriter, *http.Request) { note("crash", nil); os.Exit(3) })
 }
 
-// answer returns a handler that says 200 when the condition holds, else 503.
+// answer returns a handler with status 200 if the condition is true, else 503.
 func answer(condition func() bool) http.HandlerFunc {
 	return func(writer http.ResponseWriter, _ *http.Request) {
 		if hung.Load() || !condition() {
@@ -93,7 +93,7 @@ func answer(condition func() bool) http.HandlerFunc {
 
 func always() bool { return true }
 
-// since returns a condition that holds from a time on.
+// since returns a condition that is true from a time on.
 func since(start time.Time, seconds float64) func() bool {
 	return func() bool { return time.Since(start).Seconds() >= seconds }
 }

@@ -12,10 +12,10 @@ const (
 	controlSecret    = "/run/tidegate/control/secret"
 	evictionSettings = "/etc/tidegate/eviction/eviction.json"
 	evictionState    = "/var/lib/tidegate/footprints.json"
-	secretAfter      = 2 // seconds: long enough to see that Triton waits for it
+	secretAfter      = 2 // seconds, so that a test can see Triton wait for it
 )
 
-// policy makes the control secret when the pod starts; a policy that is started again finds it and leaves it.
+// policy creates the control secret when the pod starts. A restarted policy keeps it.
 func policy() {
 	mux := http.NewServeMux()
 	faults(mux)

@@ -36,7 +36,7 @@ type table struct {
 
 var routing atomic.Pointer[table]
 
-// follow reads the routing table, and again whenever it has changed.
+// follow reads the routing table after each change.
 func follow() {
 	before := ""
 	for ; ; time.Sleep(100 * time.Millisecond) {
@@ -72,7 +72,7 @@ func (routes *table) poolOf(model string) *pool {
 	return nil
 }
 
-// proxy passes calls of a model on to a server of its pool, by the routing table.
+// proxy forwards calls of a model to a server of its pool, according to the routing table.
 func proxy() {
 	note("started", map[string]any{"environment": os.Getenv("TIDEGATE_PROXY_ENVIRONMENT")})
 	if err := os.WriteFile("/tmp/written", nil, 0o600); err != nil {
@@ -95,11 +95,11 @@ func proxy() {
 	server := serve("8080", mux)
 
 	wait()
-	server.Shutdown(context.Background()) // takes nothing new, and ends what is under way
+	server.Shutdown(context.Background()) // accepts no new calls, and finishes calls in progress
 	note("exit", nil)
 }
 
-// serverReady says whether a replica of a server is ready: 200, 503 and why, or 404 when the routing table has no such.
+// serverReady returns 200 if a replica of a server is ready, 503 with the reason, or 404 for an unknown server.
 func serverReady(writer http.ResponseWriter, request *http.Request) {
 	name := request.PathValue("server")
 	routes := routing.Load()
@@ -129,12 +129,12 @@ func serverReady(writer http.ResponseWriter, request *http.Request) {
 	http.Error(writer, "there is no server "+name, http.StatusNotFound)
 }
 
-// upstream looks for a server anew for each call: a connection that is kept leads to one that may be about to go.
+// upstream resolves the server for each call, because a kept connection can lead to a server that is about to stop.
 var upstream = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 var quick = &http.Client{Timeout: 2 * time.Second}
 
-// addresses says which addresses the hosts of the routing table and the proxy's own replicas have, as a pod sees them.
+// addresses returns the addresses of the routing table's hosts and of the proxy's replicas, resolved in this pod.
 func addresses(writer http.ResponseWriter, request *http.Request) {
 	hosts := []string{os.Getenv("TIDEGATE_PROXY_REPLICAS_HOST")}
 	for _, server := range routing.Load().Servers {
@@ -160,7 +160,7 @@ func forward(writer http.ResponseWriter, request *http.Request) {
 		http.Error(writer, err.Error(), http.StatusBadGateway)
 		return
 	}
-	// One of them, and no second try with another: what is shown is that none is needed.
+	// It tries only one address, because the tests show that no second attempt is needed.
 	place := net.JoinHostPort(addresses[rand.IntN(len(addresses))], strconv.Itoa(pool.HTTPPort))
 	url := "http://" + place + request.URL.Path
 	answer, err := upstream.Post(url, "application/json", request.Body)

@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	liveAfter = 2 // seconds that a Triton takes until it answers
-	drain     = 1 // and to end what is under way
+	liveAfter = 2 // seconds until it responds
+	drain     = 1 // seconds to finish calls in progress
 )
 
-// triton serves health and metrics, and refuses model control to those without the secret of its command line.
+// triton serves health and metrics, and refuses model control without the secret of its command line.
 func triton(arguments []string) {
 	start := time.Now()
 	values := map[string]string{}

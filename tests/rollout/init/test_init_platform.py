@@ -175,7 +175,7 @@ def test_what_is_written_holds_as_it_stands(call: Call, tmp_path: Path, gpu: str
     assert f"cd {tmp_path / 'platform'}\n  python3 -m venv .venv\n" in done.out
     checked = call("check", tmp_path / "platform" / DEFINITION, code=0)
     assert "ok – 2 stacks" in checked.out
-    unknown = "memory of GPU product NVIDIA-Some-80GB"
+    unknown = "GPU product NVIDIA-Some-80GB"
     assert (unknown in done.err, unknown in checked.text) == (gpu == "NVIDIA-Some-80GB",) * 2
     definition = read_definition(tmp_path / "platform" / DEFINITION)
     for stack in definition.stacks:

@@ -1,14 +1,14 @@
-"""The stack definition: *load* → *validate* → *resolve*; what comes out, `components` declares.
+"""The definition: *load* → *validate* → *resolve*. `components` declares the result.
 
-| module | what happens there |
+| module | purpose |
 |---|---|
-| `load`, `reading/` | a file becomes a plain tree in which every value knows its line |
-| `overlays` | environments and data planes are laid over the common part |
-| `definition/`, `model_keys` | the typed model: keys, types, defaults, rules that concern one item; what its keys are |
-| `validate`, `rules/` | a tree becomes the typed definition, or every reason why it is none; rules over several items |
-| `problems`, `schema_errors` | how people are told what is wrong: where, what, why and what to do |
-| `stack` | what a definition that can be used consists of |
-| `resolve/`, `devices`, `images_lock` | a stack as the components' arguments; placements in numbers; images' digests |
-| `clients`, `reference/` | what clients are told; the pages and the schema that are written from the code |
-| `command` | what the commands of `rollout` and `charts` share |
+| `load`, `reading/` | read a file as a plain tree with the line of every value |
+| `overlays` | merge environments and data planes into the common part |
+| `definition/`, `model_keys` | the typed model: keys, types, defaults, rules about one item |
+| `validate`, `rules/` | turn a tree into the typed definition or report every problem, with rules about several items |
+| `problems`, `schema_errors` | messages: where, what, why and what to do |
+| `stack` | the stacks of a valid definition |
+| `resolve/`, `devices`, `images_lock` | the components' arguments, placements in numbers, digests of images |
+| `clients`, `reference/` | `environments.json` for clients, and the generated pages and schema |
+| `command` | shared code of the commands of `rollout` and `charts` |
 """

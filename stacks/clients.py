@@ -1,13 +1,13 @@
-"""What clients are told of a definition: `environments.json`, by which they publish, promote and call models.
+"""`environments.json`, with which clients publish, promote and call models.
 
-Pure, and without Pulumi's SDK: the same definition gives the same environments.
+The functions are pure, and do not need Pulumi's SDK.
 """
 
 import hashlib
 import json
 import re
 
-from tidegate_contracts import environments as told
+from tidegate_contracts import environments as facts
 from tidegate_contracts import routing
 
 from .definition import Environment
@@ -30,26 +30,26 @@ from .devices import capacity_bytes, devices_per_replica, memory_bytes
 from .stack import Definition, Stack
 
 _RELEASE = re.compile(r"([0-9]{2}\.(?:0[1-9]|1[0-2]))(?![0-9])")
-"""A release of Triton at the beginning of an image's tag: 26.08-py3."""
+"""A release of Triton at the start of an image's tag: 26.08-py3."""
 
 
-def environments(definition: Definition) -> told.Environments:
+def environments(definition: Definition) -> facts.Environments:
     """Return all environments of a definition, each with its data planes in the order of a rollout."""
     found = definition.header.environments
-    return told.Environments(environments=tuple(_environment(definition, environment) for environment in found))
+    return facts.Environments(environments=tuple(_environment(definition, environment) for environment in found))
 
 
 def environments_text(definition: Definition) -> str:
-    """Return `environments.json`; what is not said is not in it."""
-    said = environments(definition).model_dump(mode="json", by_alias=True, exclude_none=True)
-    return json.dumps(said, indent=2, ensure_ascii=False) + "\n"
+    """Return `environments.json`, without keys that are not set."""
+    tree = environments(definition).model_dump(mode="json", by_alias=True, exclude_none=True)
+    return json.dumps(tree, indent=2, ensure_ascii=False) + "\n"
 
 
 def proxy_url(stack: Stack) -> str:
-    """Return the address at which clients reach the proxy of a stack.
+    """Return the address of a stack's proxy for clients.
 
-    Behind an Ingress or a Gateway it is always https, since what is sent there are credentials; otherwise it is the
-    Service, which only the cluster's own pods reach.
+    Behind an Ingress or a Gateway it is always https, because clients send credentials. Otherwise it is the Service,
+    which only pods of the cluster can reach.
     """
     proxy = stack.platform.proxy
     if isinstance(proxy.exposure, IngressExposure | HttpRouteExposure):
@@ -57,22 +57,22 @@ def proxy_url(stack: Stack) -> str:
     return proxy.service_url(stack.namespace)
 
 
-def _environment(definition: Definition, environment: Environment) -> told.Environment:
+def _environment(definition: Definition, environment: Environment) -> facts.Environment:
     canary, promotion = environment.rollout.canary, environment.promotion
     stacks = [stack for stack in definition.stacks if stack.environment.name == environment.name]
-    # `definition.stacks` are in the order of their waves; the canary is of the first one.
+    # `definition.stacks` are in the order of their waves, and the canary is in the first wave.
     stacks.sort(key=lambda stack: canary is not None and stack.data_plane.name != canary)
-    return told.Environment(
+    return facts.Environment(
         name=environment.name,
         formerly=environment.formerly or None,
         production=environment.production,
-        promotion=told.Promotion(**{**dict(promotion), "soak_hours": promotion.soak_hours or 0}),
+        promotion=facts.Promotion(**{**dict(promotion), "soak_hours": promotion.soak_hours or 0}),
         planes=tuple(_plane(stack) for stack in stacks),
     )
 
 
-def _plane(stack: Stack) -> told.Plane:
-    return told.Plane(
+def _plane(stack: Stack) -> facts.Plane:
+    return facts.Plane(
         name=stack.data_plane.name,
         formerly=stack.data_plane.formerly or None,
         wave=stack.data_plane.wave,
@@ -82,22 +82,22 @@ def _plane(stack: Stack) -> told.Plane:
     )
 
 
-def _server(stack: Stack, server: Server) -> told.ServerFacts:
+def _server(stack: Stack, server: Server) -> facts.ServerFacts:
     repository = server.repository
-    location: told.Location
+    location: facts.Location
     if isinstance(repository, ObjectStoreRepository):
-        location, writers = told.ObjectStoreLocation(url=repository.url), repository.writers
+        location, writers = facts.ObjectStoreLocation(url=repository.url), repository.writers
     else:
         dataset = stack.dataset(repository.dataset)
         writers = dataset.writers
-        location = told.DatasetLocation(
+        location = facts.DatasetLocation(
             dataset=dataset.name,
             path=repository.path or "",
             domino_dataset_id=dataset.domino.dataset_id if dataset.domino else None,
             volume=_volume(stack, dataset),
         )
     image = next(image for image in stack.platform.images if image.name == server.image)
-    return told.ServerFacts(
+    return facts.ServerFacts(
         name=server.name,
         kind=server.kind,
         location=location,
@@ -108,9 +108,9 @@ def _server(stack: Stack, server: Server) -> told.ServerFacts:
     )
 
 
-def _pool(stack: Stack, pool: Pool) -> told.PoolFacts:
+def _pool(stack: Stack, pool: Pool) -> facts.PoolFacts:
     loading = pool.loading
-    return told.PoolFacts(
+    return facts.PoolFacts(
         name=pool.name,
         loading=loading.mode,
         gpu=not isinstance(pool.placement, CpuPlacement),
@@ -121,9 +121,9 @@ def _pool(stack: Stack, pool: Pool) -> told.PoolFacts:
     )
 
 
-def _model(stack: Stack, model: Model) -> told.ModelFacts:
+def _model(stack: Stack, model: Model) -> facts.ModelFacts:
     server = next(server for server in stack.platform.servers if server.name == model.server)
-    return told.ModelFacts(
+    return facts.ModelFacts(
         name=model.name,
         server=model.server,
         pool=next(iter(model.pools(server.pools[0].name))),
@@ -135,10 +135,10 @@ def _model(stack: Stack, model: Model) -> told.ModelFacts:
 
 
 def _volume(stack: Stack, dataset: Dataset) -> str:
-    """Return which volume a dataset's root is on, and where.
+    """Return a name of the volume and the place of a dataset's root.
 
-    Two that are one may have two names here, since drivers name volumes as they like, and are then published to twice,
-    which does no harm; two that differ never have the same.
+    One place can have two names, because drivers name volumes freely. Clients then publish to it twice, which is
+    harmless. Two places never have the same name.
     """
     volume = ":".join(stack.volume(dataset))
     match dataset:

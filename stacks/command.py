@@ -1,6 +1,6 @@
-"""What the commands of rollout and charts share: which stacks they are about, what goes wrong, and how that is told.
+"""Shared code of the commands of rollout and charts: their stacks, their failures and their messages.
 
-A failure is one clear message and an exit code, never a traceback.
+A failure is one message and an exit code, never a traceback.
 """
 
 import errno
@@ -26,20 +26,20 @@ EngineName = Literal["pulumi", "helm"]
 
 
 class CommandError(Exception):
-    """A command cannot do what it was asked to; the text says what, why and what to do."""
+    """A command failed. The text has the problem, its reason and its remedy."""
 
     def __init__(self, message: str, code: int = FAILED) -> None:
-        """Keep the exit code with the message, in which credentials are masked."""
+        """Keep the exit code and the message, and mask credentials in it."""
         super().__init__(masked(message))
         self.code = code
 
 
 @dataclass
 class ExitStatus:
-    """What a command has changed so far, in words: printed when it is stopped with Ctrl-C."""
+    """The changes of a command so far, in words. Ctrl-C prints them."""
 
     text: str = "nothing was changed"
-    failure: str = ""  # What a command that failed has said last.
+    failure: str = ""  # The last message of a failed command.
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def exit_codes(outcome: ExitStatus | None = None) -> Iterator[ExitStatus]:
         _fail(outcome, str(error), error.code)
     except OSError as error:
         if error.errno == errno.EPIPE:
-            raise  # the reader of our output has gone, and typer knows what to do then
+            raise  # The reader of the output has exited. Typer handles that.
         _fail(outcome, reason(error), FAILED)
     except KeyboardInterrupt:
         _fail(outcome, f"stopped; {outcome.text}", STOPPED)
@@ -67,7 +67,7 @@ def _fail(outcome: ExitStatus, message: str, code: int) -> NoReturn:
 
 
 def reason(error: OSError) -> str:
-    """Return why the system refused something, and which file it was about."""
+    """Return the reason of an error of the system, with its file."""
     why = error.strerror or str(error)
     return f"{escaped(str(error.filename))}: {why}" if error.filename else why
 
@@ -78,7 +78,7 @@ def unknown(what: str, name: str, known: Iterable[str]) -> CommandError:
 
 
 def none_such(what: str, name: str, known: Iterable[str]) -> CommandError:
-    """Return the error that begins with the sentence `what`, and goes on with the nearest name and all known ones."""
+    """Return an error that starts with the sentence `what`, followed by the nearest name and all known names."""
     names = list(dict.fromkeys(known))
     near = get_close_matches(name, names, n=1, cutoff=0.4)
     hint = f": did you mean {near[0]}?" if near else "."
@@ -86,13 +86,14 @@ def none_such(what: str, name: str, known: Iterable[str]) -> CommandError:
 
 
 def chosen_stacks(definition: Definition, name: str | None) -> tuple[Stack, ...]:
-    """Return the stack of that name, or all of them; raise CommandError with the nearest name."""
+    """Return the stack with a name, or all stacks. Raises CommandError with the nearest name."""
     if name is None:
         return definition.stacks
     found = tuple(stack for stack in definition.stacks if stack.name == name)
     for stack in definition.stacks if not found else ():
         if name in (former.name for former in stack.former()):
-            raise CommandError(f"Stack {escaped(name)} is called {stack.name} now: --stack {stack.name}.", WRONG_INPUT)
+            what = f"Stack {escaped(name)} has the name {stack.name} now: set --stack {stack.name}."
+            raise CommandError(what, WRONG_INPUT)
     if not found:
         raise unknown("stack", name, (stack.name for stack in definition.stacks))
     return found

@@ -1,4 +1,4 @@
-"""What a placement means in numbers: which device, how many, with how much memory."""
+"""Placements in numbers: the devices, their number, memory and price."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,7 +33,7 @@ class Device:
     strategy: str | None = None
 
     def __str__(self) -> str:
-        """Words for people."""
+        """Return the device in words."""
         if self.kind == "mig":
             return f"MIG {self.profile} ({self.strategy})"
         names = {"gpu": "whole GPU", "time-slicing": "time-sliced GPU", "mps": "MPS share of a GPU"}
@@ -41,13 +41,13 @@ class Device:
 
     @property
     def price_key(self) -> str:
-        """Its key in a table of prices: its profile, or the kind."""
+        """Return its key in a table of prices: the profile, or the kind."""
         return self.profile or self.kind
 
 
 @dataclass(frozen=True)
 class Taken:
-    """The devices that a pool takes, an autoscaler at its most."""
+    """The devices that a pool takes, with an autoscaler at its maximum."""
 
     pool: str  # `server/pool`.
     device: Device
@@ -57,12 +57,11 @@ class Taken:
 
     @property
     def cost(self) -> Cost:
-        """What they cost together."""
         return cost(self.count, self.price, self.currency, self.device.price_key)
 
 
 def taken(stack: Stack) -> list[Taken]:
-    """Return the devices that each pool of a stack takes, with their prices by the inventory of its data plane."""
+    """Return the devices that each pool of a stack takes, with their prices in the data plane's inventory."""
     known, unit, found = prices(stack.data_plane.gpus), currency(stack.data_plane.gpus), []
     for _, server, pool in stack.pools():
         if kind := device(pool.placement):
@@ -73,7 +72,7 @@ def taken(stack: Stack) -> list[Taken]:
 
 
 def device(placement: Placement) -> Device | None:
-    """Return the kind of device that a replica needs; None on CPU."""
+    """Return the kind of device that a replica needs, or None on CPU."""
     match placement:
         case CpuPlacement():
             return None
@@ -82,20 +81,20 @@ def device(placement: Placement) -> Device | None:
         case DraPlacement(profile=str() as profile):
             return Device("dra", profile)
         case DraPlacement():
-            return Device("gpu")  # by another way of asking; it is the same GPU
+            return Device("gpu")  # The same GPU as without DRA.
         case WholeGpuPlacement() | SharedGpuPlacement():
             return Device(placement.kind)
 
 
 def devices_per_replica(placement: Placement) -> int:
-    """Return how many devices one replica takes."""
+    """Return the number of devices of one replica."""
     if isinstance(placement, WholeGpuPlacement):
         return placement.count
     return 0 if isinstance(placement, CpuPlacement) else 1
 
 
 def most_replicas(pool: Pool) -> int:
-    """Return the number of replicas, or the most that an autoscaler may choose."""
+    """Return the number of replicas, or the autoscaler's maximum."""
     if pool.autoscaling is not None:
         return pool.autoscaling.max
     return 1 if pool.replicas is None else pool.replicas
@@ -111,7 +110,7 @@ def inventory(groups: Iterable[GpuNodes]) -> Counter[tuple[Device, str]]:
 
 
 def _devices(group: GpuNodes) -> Iterator[tuple[Device, float | None, int]]:
-    """Yield the devices of a node: the kind, its part of a GPU (None: not known), and how many there are."""
+    """Yield the devices of a node: the kind, its part of a GPU (None if not known), and their number."""
     product = gpu_product(group.product)
     for gpus, layout in group.layouts:
         for profile, count in layout.slices.items():
@@ -125,10 +124,10 @@ def _devices(group: GpuNodes) -> Iterator[tuple[Device, float | None, int]]:
 
 
 def prices(groups: Iterable[GpuNodes]) -> Hourly:
-    """Return what a device of each product costs an hour, the dearest of several; nothing where no price is said."""
-    said = list(groups)
+    """Return the highest price of a device of each product an hour. Without any price, the result is empty."""
+    nodes = list(groups)
     found: dict[str, dict[str, float | None]] = {}
-    for group in said if any(group.price for group in said) else ():
+    for group in nodes if any(group.price for group in nodes) else ():
         for kind, part, _ in _devices(group):
             device, before = kind.price_key, found.setdefault(group.product, {})
             price = round(group.price.per_hour * part, 6) if group.price and part is not None else None
@@ -143,11 +142,11 @@ def currency(groups: Iterable[GpuNodes]) -> str:
 
 
 def memory_bytes(pool: Pool, gpus: Sequence[GpuNodes] = ()) -> int | None:
-    """Return the memory that models of one replica can have, in bytes; None where it does not follow.
+    """Return the bytes of memory for models of one replica, or None if they are not known.
 
-    That of a slice and of a whole GPU follows from the product, if it is known. A pool that names none may get any of
-    `gpus` that has its slices: of these one must be known. Without a GPU it is the container's memory without what
-    /dev/shm may take. The size of a share of a GPU is not known.
+    The product determines the memory of a slice or GPU. A pool without a product can get any of `gpus` with its slices,
+    of which at least one must be a known product. Without a GPU, it is the container's memory without /dev/shm. The
+    size of a share of a GPU is not known.
     """
     match pool.placement:
         case MigPlacement(profile=profile, product=label) | DraPlacement(profile=str() as profile, product=label):
@@ -166,7 +165,7 @@ def memory_bytes(pool: Pool, gpus: Sequence[GpuNodes] = ()) -> int | None:
 
 
 def capacity_bytes(pool: Pool, gpus: Sequence[GpuNodes] = ()) -> int | None:
-    """Return the bytes that an on-demand pool's models may take on one replica; None where it is not known."""
+    """Return the bytes that models of an on-demand pool may take on one replica, or None if they are not known."""
     if not isinstance(pool.loading, OnDemand):
         return None
     if pool.loading.capacity is not None:
@@ -177,7 +176,7 @@ def capacity_bytes(pool: Pool, gpus: Sequence[GpuNodes] = ()) -> int | None:
 
 
 def promised_bytes(stack: Stack, server: Server, pool: Pool) -> int:
-    """Return what models may take, or take by their footprints, on one replica; 0 where nothing is said of it."""
+    """Return the capacity of one replica, or else the sum of its models' footprints, in bytes."""
     capacity = capacity_bytes(pool)
     if capacity is not None:
         return capacity
@@ -185,5 +184,5 @@ def promised_bytes(stack: Stack, server: Server, pool: Pool) -> int:
 
 
 def gb(count: int) -> str:
-    """Return bytes for people, in decimal gigabytes."""
+    """Return bytes as text, in decimal gigabytes."""
     return f"{count / 10**9:.1f} GB"

@@ -1,4 +1,4 @@
-"""`images.lock`: which digest stands for which image. `tidegate pin` writes it, by asking the registries."""
+"""`images.lock`: the digests of images. `tidegate pin` gets them from the registries."""
 
 import os
 from collections.abc import Sequence
@@ -14,34 +14,34 @@ from .schema_errors import problems_from
 
 FILE_NAME = "images.lock"
 HEADING = """\
-# Which digest stands for which image. Written by `tidegate pin`, which asks the registries; never written by hand.
+# Digests of images. `tidegate pin` writes this file from the registries. Do not edit it.
 """
 
 
 class PinnedImage(Section):
-    """One image and the digest that its registry gave for it."""
+    """One image and its digest."""
 
     image: Annotated[str, Field(min_length=1)]
     """`repository:tag`."""
     digest: Annotated[
-        str, form(r"^sha256:[0-9a-f]{64}$", "sha256: and 64 hexadecimal digits; `tidegate pin` writes it")
+        str, form(r"^sha256:[0-9a-f]{64}$", "sha256: and 64 hexadecimal digits, which `tidegate pin` writes")
     ]
-    """Digest of the manifest (of the index, for an image of several architectures)."""
+    """Digest of the manifest, or of the index for several architectures."""
 
 
 class ImagesLock(Section):
-    """What `images.lock` holds."""
+    """The content of `images.lock`."""
 
     images: tuple[PinnedImage, ...] = ()
     """Pinned images, sorted by name."""
 
     def digest(self, reference: str) -> str | None:
-        """Return the digest of `repository:tag`, or None for an image that is not pinned."""
+        """Return the digest of `repository:tag`, or None if it is not pinned."""
         return next((pin.digest for pin in self.images if pin.image == reference), None)
 
 
 def read_images_lock(folder: Path) -> ImagesLock:
-    """Read the lock file beside a definition; without a file nothing is pinned. Raises DefinitionError."""
+    """Read the lock file next to a definition. Without a file, no image is pinned. Raises DefinitionError."""
     path = folder / FILE_NAME
     if not os.path.lexists(path):
         return ImagesLock()
@@ -53,6 +53,6 @@ def read_images_lock(folder: Path) -> ImagesLock:
 
 
 def lock_text(pins: Sequence[PinnedImage]) -> str:
-    """Return the text of a lock file that holds these pins."""
+    """Return the text of a lock file with these pins."""
     lines = [f"  - image: {pin.image}\n    digest: {pin.digest}\n" for pin in sorted(pins, key=lambda pin: pin.image)]
     return HEADING + ("images:\n" + "".join(lines) if lines else "images: []\n")

@@ -48,7 +48,6 @@ class Document:
         return self.node(path)[0].at
 
     def get(self, path: PathInTree) -> Any:
-        """Return the value at `path`, or None."""
         value: Any = self.tree
         for step in path:
             value = member(value, step)
@@ -66,7 +65,6 @@ class Document:
     def problem(
         self, path: PathInTree, what: str, why: str = "", do: str = "", *, at: At = None, severity: Severity = "error"
     ) -> Problem:
-        """Return a problem of the value at `path`."""
         where = self.position(path) if (at or self.shown_at) == "key" else self.value_position(path)
         return Problem(where, self.path_text(path), what, why, do, severity)
 

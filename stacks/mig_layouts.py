@@ -1,7 +1,7 @@
-"""One way to cut the GPUs of a data plane again so that they give the slices that are asked for.
+"""A proposal to cut the GPUs of a data plane again, so that they have the slices that pools request.
 
-All GPUs of a node are cut alike, as NVIDIA's MIG manager does by default. Devices are counted, whichever nodes they
-are on: a replica of several whole GPUs needs them on one node.
+All GPUs of a node have the same cut, which is the default of NVIDIA's MIG manager. The proposal only counts devices: it
+does not ensure that the GPUs of a replica with several are on one node.
 """
 
 from collections import Counter
@@ -12,19 +12,19 @@ from .definition.mig_cuts import Cut, cuts
 from .definition.placement import GpuNodes
 from .devices import Device, inventory
 
-Asked = Mapping[tuple[Device, str | None], int]
-"""Devices by kind and product, None for those of any product: (Device("mig", "2g.20gb", "mixed"), None): 3."""
+Requested = Mapping[tuple[Device, str | None], int]
+"""Devices by kind and product, None for any product: (Device("mig", "2g.20gb", "mixed"), None): 3."""
 _WHOLE = Device("gpu")
 
 
-def layout(gpus: Sequence[GpuNodes], asked: Asked) -> tuple[GpuNodes, list[Cut]] | None:
-    """Return a group of nodes, and how so many of them are cut to give all that the others do not.
+def layout(gpus: Sequence[GpuNodes], requested: Requested) -> tuple[GpuNodes, list[Cut]] | None:
+    """Return a group of nodes, and the cuts of some of its nodes, to provide the devices that other groups lack.
 
-    An empty cut is a whole GPU. None if no group suffices.
+    An empty cut is a whole GPU. The result is None if no group suffices.
     """
     for group in gpus:
         product = gpu_product(group.product)
-        needed = _needed(gpus, asked, group)
+        needed = _needed(gpus, requested, group)
         if group.sharing or product is None or not needed:
             continue
         strategies = {device.strategy or device.kind for device in needed if device != _WHOLE}
@@ -45,14 +45,14 @@ def layout(gpus: Sequence[GpuNodes], asked: Asked) -> tuple[GpuNodes, list[Cut]]
     return None
 
 
-def _needed(gpus: Sequence[GpuNodes], asked: Asked, group: GpuNodes) -> Counter[Device]:
-    """Return what a group has to give; nothing where another product lacks what is asked of it by name."""
+def _needed(gpus: Sequence[GpuNodes], requested: Requested, group: GpuNodes) -> Counter[Device]:
+    """Return the devices that a group must provide, or none if another product lacks devices requested by its name."""
     others = inventory(each for each in gpus if each is not group)
-    elsewhere = {key: count for key, count in asked.items() if key[1] not in (None, group.product)}
+    elsewhere = {key: count for key, count in requested.items() if key[1] not in (None, group.product)}
     needed = Counter[Device]()
     if any(others[device, str(of)] < count for (device, of), count in elsewhere.items()):
         return needed
-    for (device, of), count in asked.items():
+    for (device, of), count in requested.items():
         spare = sum(there for (kind, _), there in others.items() if kind == device)
         spare -= sum(taken for (kind, _), taken in elsewhere.items() if kind == device)
         if of in (None, group.product):

@@ -1,4 +1,4 @@
-"""What the typed model says of its keys: their names in the file, their types, and the choices among them."""
+"""The keys of the typed model: their names in the file, their types, and their alternatives."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -19,27 +19,27 @@ class Key:
     attribute: str  # Its name in Python.
     annotation: Any
     field: FieldInfo
-    owner: Model  # Class that declares it; keys that several kinds inherit from one class are the same.
+    owner: Model  # Class that declares it. Several kinds can inherit one key.
 
     @property
     def description(self) -> str:
-        """The docstring below the field; nothing where there is none."""
+        """Return the docstring of the field, or an empty string."""
         return self.field.description or ""
 
     @property
     def models(self) -> tuple[Model, ...]:
-        """The parts that stand at this key: none for a plain value, several for a choice."""
+        """Return the parts of this key: none for a plain value, several for alternatives."""
         return models_in(self.annotation)
 
     @property
     def tag(self) -> str | None:
-        """The key that tells the parts of a choice apart, where there is one."""
+        """Return the key that distinguishes alternatives, or None."""
         return tag_of(self.annotation)
 
 
 @cache
 def keys_of(model: Model) -> dict[str, Key]:
-    """Return the keys of a part by their names, in the order in which the model declares them."""
+    """Return the keys of a part by their names, in the order of the model."""
     hints = get_type_hints(model, include_extras=True)
     owners = {name: each for each in reversed(model.__mro__) for name in vars(each).get("__annotations__", {})}
     return {
@@ -49,7 +49,7 @@ def keys_of(model: Model) -> dict[str, Key]:
 
 
 def models_in(annotation: Any) -> tuple[Model, ...]:
-    """Return the parts of the model that an annotation speaks of, in a list or not."""
+    """Return the parts of the model in an annotation, including those in a list."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return (annotation,)
     if get_origin(annotation) is dict:
@@ -58,7 +58,7 @@ def models_in(annotation: Any) -> tuple[Model, ...]:
 
 
 def bare(annotation: Any) -> Any:
-    """Return a type without what is said beside it, and without None."""
+    """Return a type without annotations and without None."""
     while True:
         if get_origin(annotation) is Annotated:
             annotation = get_args(annotation)[0]
@@ -72,7 +72,7 @@ def bare(annotation: Any) -> Any:
 
 
 def tag_of(annotation: Any) -> str | None:
-    """Return the key that tells the parts of the choice in an annotation apart."""
+    """Return the key that distinguishes the alternatives in an annotation, or None."""
     if get_origin(annotation) is Annotated:
         for each in annotation.__metadata__:
             if isinstance(tag := getattr(each, "discriminator", None), str):
@@ -81,23 +81,23 @@ def tag_of(annotation: Any) -> str | None:
 
 
 def tag_values(model: Model, tag: str) -> tuple[str, ...]:
-    """Return the values of the tag that stand for a part."""
+    """Return the values of the tag for a part."""
     kind = model.model_fields[tag].annotation
     return get_args(kind) if get_origin(kind) is Literal else ()
 
 
 def branches(annotation: Any) -> dict[str, Any]:
-    """Return the parts of a choice by their tags: those that pydantic names where it looks into one of them."""
+    """Return the alternatives of an annotation by their tags in pydantic's errors."""
     key, kind = tag_of(annotation), bare(annotation)
     found: dict[str, Any] = {}
     for each in get_args(kind) if get_origin(kind) in (Union, UnionType) else ():
-        told = [said.tag for said in getattr(each, "__metadata__", ()) if isinstance(said, Tag)]
-        found |= dict.fromkeys(told or (tag_values(bare(each), key) if key else ()), each)
+        tags = [one.tag for one in getattr(each, "__metadata__", ()) if isinstance(one, Tag)]
+        found |= dict.fromkeys(tags or (tag_values(bare(each), key) if key else ()), each)
     return found
 
 
 def hint_of(annotation: Any) -> str:
-    """Return what the model says about the form of a text."""
+    """Return the form of a text in words, or an empty string."""
     for each in getattr(annotation, "__metadata__", ()):
         extra = each.json_schema_extra if isinstance(each, FieldInfo) else None
         if isinstance(extra, dict) and "hint" in extra:

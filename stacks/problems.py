@@ -61,7 +61,6 @@ class Problem:
 
     @property
     def file(self) -> str:
-        """Return the file of the problem, or an empty string."""
         return self.where.file if isinstance(self.where, Position) else self.where or ""
 
     def __str__(self) -> str:

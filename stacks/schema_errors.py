@@ -102,7 +102,6 @@ class _Mistake:
         self.tags = tuple(branches(annotation))  # All tags, if the tag is wrong or missing.
 
     def problem(self) -> Problem:
-        """Return the error as a problem."""
         path, last = self.path, str(self.path[-1]) if self.path else ""
         if self.type == "extra_forbidden":
             keys = keys_of(self.parts[-1][1]) if self.parts else {}

@@ -1,4 +1,4 @@
-"""What a definition that can be used consists of: stacks, each one environment on one data plane."""
+"""The stacks of a valid definition, each one environment on one data plane."""
 
 import posixpath
 from collections.abc import Iterator
@@ -29,18 +29,18 @@ from .problems import Problem
 
 @dataclass(frozen=True)
 class StackId:
-    """One environment on one data plane, whatever it consists of."""
+    """The environment and data plane of a stack."""
 
     environment: Environment
     data_plane: DataPlane
 
     @property
     def name(self) -> str:
-        """`<environment>-<data plane>`."""
+        """Return `<environment>-<data plane>`."""
         return f"{self.environment.name}-{self.data_plane.name}"
 
     def former(self) -> Iterator[Self]:
-        """Yield the same under each name that it may have had, by those of its environment and its plane."""
+        """Yield it under each possible former name, by the former names of its environment and its plane."""
         environments, planes = ([item.name, *item.formerly] for item in (self.environment, self.data_plane))
         for environment, plane in [*product(environments, planes)][1:]:
             one = self.environment.model_copy(update={"name": environment})
@@ -48,17 +48,16 @@ class StackId:
 
     @property
     def namespace(self) -> str:
-        """Namespace of the environment."""
         return self.environment.namespace_name
 
 
 @dataclass(frozen=True)
 class Stack(StackId):
-    """What an environment consists of on a data plane, with all overlays laid."""
+    """An environment on a data plane, with all layers merged."""
 
     platform: Platform
-    source: Document = field(repr=False, compare=False)  # Where each value of `platform` came from.
-    versions_from: Environment | None = None  # In which versions of models must have served before.
+    source: Document = field(repr=False, compare=False)  # The positions of the values of `platform`.
+    versions_from: Environment | None = None  # The environment in `promotion.from`.
 
     def pools(self) -> Iterator[tuple[tuple[str | int, ...], Server, Pool]]:
         """Yield every pool, with its path in the definition and its server."""
@@ -67,28 +66,27 @@ class Stack(StackId):
                 yield ("servers", index, "pools", place), server, pool
 
     def models_of(self, server: Server, pool: Pool) -> tuple[Model, ...]:
-        """Return the models that a pool serves, or some versions of."""
+        """Return the models of which a pool serves all or some versions."""
         here = (model for model in self.platform.models if model.server == server.name)
         return tuple(model for model in here if pool.name in model.pools(server.pools[0].name))
 
     def path_of(self, model: Model) -> tuple[str | int, ...]:
-        """Return the path of a model in the definition."""
         return ("models", self.platform.models.index(model))
 
     def buckets(self) -> Iterator[tuple[int, Server, ObjectStoreRepository]]:
-        """Yield every server whose repository lies in object storage, behind its index."""
+        """Yield every server with a repository in object storage: its index, the server and the repository."""
         for index, server in enumerate(self.platform.servers):
             if isinstance(server.repository, ObjectStoreRepository):
                 yield index, server, server.repository
 
     def staging(self, server: Server, pool: Pool) -> Staging | None:
-        """Return where a pool stages files; nowhere where they lie on its nodes anyway."""
+        """Return the staging tier of a pool, or None if there is none or the files are on its nodes anyway."""
         near = [dataset.name for dataset in self.platform.datasets if isinstance(dataset, HostPathDataset)]
         is_near = isinstance(server.repository, DatasetRepository) and server.repository.dataset in near
         return pool.loading.staging if isinstance(pool.loading, OnDemand) and not is_near else None
 
     def mounted(self) -> Iterator[tuple[int, Server, CsiDataset]]:
-        """Yield every server whose repository lies in a volume of a CSI driver, behind its index."""
+        """Yield every server with a repository in a CSI volume: its index, the server and the dataset."""
         for index, server in enumerate(self.platform.servers):
             if isinstance(server.repository, DatasetRepository):
                 for dataset in self.platform.datasets:
@@ -96,11 +94,10 @@ class Stack(StackId):
                         yield index, server, dataset
 
     def dataset(self, name: str) -> Dataset:
-        """Return the dataset of a name."""
         return next(dataset for dataset in self.platform.datasets if dataset.name == name)
 
     def volume(self, dataset: Dataset) -> tuple[str, ...]:
-        """Return what tells the volume of a dataset from others, whatever folder of it is meant."""
+        """Return a key of the volume of a dataset, which is equal for all directories of the volume."""
         match dataset:
             case EfsDataset():
                 return ("efs", dataset.file_system_id)
@@ -114,12 +111,12 @@ class Stack(StackId):
                 return ("claim", self.data_plane.name, f"{self.namespace}/{dataset.claim_name}")
 
     def folders(self, dataset: Dataset, below: str | None = None) -> Iterator[Folder]:
-        """Yield the names under which a folder is known: that in which a dataset's files lie, or one below it."""
+        """Yield the names of a dataset's directory, or of a directory below it."""
         root = dataset.path if isinstance(dataset, NfsDataset | HostPathDataset) else ""
         if isinstance(dataset, CsiDataset):
             root = mounted_part(dataset.mount_options)
         path = posixpath.normpath(f"/{root}/{dataset.domino.folder if dataset.domino else ''}/{below or ''}")
-        if isinstance(dataset, CsiDataset) and dataset.store:  # of whose volumes the handle is often any text
+        if isinstance(dataset, CsiDataset) and dataset.store:  # The handle of such a volume is often any text.
             store, folder = dataset.store
             point = "".join(dataset.volume_handle.split(":")[2:3]) if store[0] == "efs" else ""
             yield Folder(dataset.name, store, posixpath.normpath(f"/{folder}/{path}"), point)
@@ -127,23 +124,23 @@ class Stack(StackId):
         point = (dataset.access_point_id or "") if isinstance(dataset, EfsDataset) else ""
         yield Folder(dataset.name, self.volume(dataset), path, point)
         if isinstance(dataset, CsiDataset) and dataset.volume_attributes:
-            # Of another volume they need not differ: some drivers have only its size or copies there.
+            # Two volumes can have equal attributes: some drivers have only a size or number of copies there.
             attributes = sorted(dataset.volume_attributes.items())
             yield Folder(dataset.name, (*self.volume(dataset), *(f"{key}={value}" for key, value in attributes)), path)
 
     def repository(self, server: Server) -> tuple[Folder, ...]:
-        """Return the names under which the folder or prefix is known in which a server's models lie."""
-        said = server.repository
-        if isinstance(said, ObjectStoreRepository):
-            scheme, _, rest = said.url.partition("://")
-            return (Folder(said.url, (scheme, rest.partition("/")[0]), rest.partition("/")[2]),)
-        found = [dataset for dataset in self.platform.datasets if dataset.name == said.dataset]
-        return tuple(folder for dataset in found for folder in self.folders(dataset, said.path))
+        """Return the names of the directory or prefix of a server's models."""
+        repository = server.repository
+        if isinstance(repository, ObjectStoreRepository):
+            scheme, _, rest = repository.url.partition("://")
+            return (Folder(repository.url, (scheme, rest.partition("/")[0]), rest.partition("/")[2]),)
+        found = [dataset for dataset in self.platform.datasets if dataset.name == repository.dataset]
+        return tuple(folder for dataset in found for folder in self.folders(dataset, repository.path))
 
 
 @dataclass(frozen=True)
 class Definition:
-    """A definition that can be used: its stacks, in the order of a rollout."""
+    """A valid definition, with its stacks in the order of a rollout."""
 
     document: Document = field(repr=False, compare=False)
     header: Header
@@ -153,5 +150,4 @@ class Definition:
 
     @property
     def file(self) -> str:
-        """File of the definition, as it was given."""
         return self.document.file

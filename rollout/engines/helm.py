@@ -69,7 +69,7 @@ class Helm:
 
     def check(self, stack: Stack, rendered: Rendered) -> None:
         kube = Kubectl(stack.data_plane.context_name)
-        if ownership.ensure_owner(kube, stack, "helm", adopt=self.adopt) is not None:
+        if ownership.owner_for_up(kube, stack, "helm", adopt=self.adopt) is not None:
             self._foreign(state_of_stack(kube, rendered.objects), stack, kube)
         elif text := ownership.owner_in_other_namespace(kube, stack):
             note(text)
@@ -83,7 +83,7 @@ class Helm:
         first = ThreadPoolExecutor(2)  # nothing is changed yet, so no lease is held
         standing = first.submit(_is_up_to_date, kube, stack, objects, values)
         waiting = first.submit(lacking, kube, target_of(objects)) if wait else None
-        owner = ownership.ensure_owner(kube, stack, "helm", adopt=self.adopt)
+        owner = ownership.owner_for_up(kube, stack, "helm", adopt=self.adopt)
         if owner is not None and standing.result():
             if waiting and waiting.result():
                 await_ready(kube, objects, seconds)

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from policies.guardrails.objects import mapping
 from stacks.command import CommandError
@@ -70,6 +71,10 @@ class Owner:
     release: Release | None = None
 
 
+UNOWNED: Final = Owner("")
+_WORKLOADS: Final = ("pods", "deployments", "statefulsets", "daemonsets", "jobs", "cronjobs")
+
+
 def owner_of(kube: Kubectl, stack: StackId) -> Owner | None:
     """Return the owner of a stack's namespace. None if the namespace does not exist."""
     namespace = kube.get("namespace", stack.namespace)
@@ -93,7 +98,7 @@ def owner_in(kube: Kubectl, stack: StackId, namespace: KubernetesObject) -> Owne
     if release is not None:
         return Owner("helm", release)
     if not _is_labelled(namespace, stack):
-        return Owner("")
+        return UNOWNED
     manager = managed_fields.owner(namespace)
     return Owner("pulumi" if manager is not None and manager.name.startswith("pulumi") else "kubectl")
 
@@ -113,12 +118,23 @@ def ensure_owner(kube: Kubectl, stack: StackId, engine: str, *, adopt: bool = Fa
     raise CommandError(f"{whose}\n    {_how_to_move(owner, stack, engine, kube.context)}")
 
 
+def owner_for_up(kube: Kubectl, stack: StackId, engine: str, *, adopt: bool = False) -> Owner | None:
+    """Return the owner, as `ensure_owner` does, of a stack that is to be applied.
+
+    A namespace that someone else made needs no `adopt` if nothing runs in it: people make it for their Secrets.
+    """
+    owner = owner_of(kube, stack)
+    if owner == UNOWNED and not kube.find(_WORKLOADS, "-n", stack.namespace):
+        return owner
+    return ensure_owner(kube, stack, engine, adopt=adopt)
+
+
 def require_ours(objects: Sequence[KubernetesObject], stack: StackId, context: str, *, adopt: bool) -> None:
     """Raise CommandError for objects that exist but are not the release's, unless they are to be adopted."""
     foreign = [item for item in objects if not _is_labelled(item, stack) and item["kind"] != "Namespace"]
     foreign = foreign or [item for item in objects if helm_release(item) not in (None, *releases_of(stack))]
-    if not foreign and (adopt or all(helm_release(item) for item in objects)):
-        return  # no --adopt is needed if a release of the stack's former name has all of them
+    if not foreign and (adopt or all(helm_release(item) or not _is_labelled(item, stack) for item in objects)):
+        return  # no --adopt is needed for a release of the stack's former name, or for an empty namespace
     shown = listed((f"{item['kind']} {item['metadata']['name']}" for item in foreign or objects), most=6)
     if foreign:
         what = f"needs objects that exist in {context} but belong to someone else: {shown}"

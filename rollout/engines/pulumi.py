@@ -78,7 +78,7 @@ class Pulumi:
         environment = dict(cli.environment)
         if bundle.read_from is not None:
             environment[READ_FROM] = str(bundle.read_from.resolve())
-        if self.adopt or planned.adopts:
+        if self.adopt or planned.adopts or owner == ownership.UNOWNED:
             # Objects may exist that Pulumi's state does not list, which would otherwise be an error.
             environment[_UPSERT] = "true"
         was_helms = owner is not None and owner.engine == "helm"
@@ -108,11 +108,13 @@ class Pulumi:
         live: LiveState | None = None,
     ) -> tuple[Owner | None, Plan, LiveState]:
         """Return a stack's owner, the changes of its state, and its live objects. Raise CommandError."""
-        owner = ownership.ensure_owner(kube, stack, "pulumi", adopt=self.adopt)
+        owner = ownership.owner_for_up(kube, stack, "pulumi", adopt=self.adopt)
         live = live or state_of_stack(kube, objects)
         planned = pulumi_state.plan(state, stack, kube, objects, live)
         listed = {identity(item) for item in planned.state.objects()}
         unknown = [item for item in live.declared if identity(item) not in listed]
+        if owner == ownership.UNOWNED:
+            unknown = [item for item in unknown if item["kind"] != "Namespace"]
         if self.adopt:
             ownership.require_ours([*unknown, *live.gone], stack, kube.context, adopt=True)
         elif unknown and not planned.adopts:

@@ -104,7 +104,6 @@ class Environment(Renamable):
 
     @property
     def namespace_name(self) -> str:
-        """Return the name of its namespace."""
         return self.namespace or f"tidegate-{self.made_as}"
 
 
@@ -128,7 +127,6 @@ class DataPlane(Renamable):
 
     @property
     def context_name(self) -> str:
-        """Return the name of its kubeconfig context."""
         return self.context or self.made_as
 
 

@@ -179,7 +179,6 @@ class Renamable(Named):
 
     @property
     def made_as(self) -> str:
-        """Return the name of its objects."""
         return self.formerly[0] if self.formerly else self.name
 
 

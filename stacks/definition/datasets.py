@@ -36,7 +36,6 @@ class DominoDataset(Section):
 
     @property
     def folder(self) -> str:
-        """Return its directory on the volume."""
         return f"filecache/{self.dataset_id}"
 
 

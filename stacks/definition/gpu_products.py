@@ -38,7 +38,6 @@ class GpuProduct:
 
     @property
     def bytes(self) -> int:
-        """Return the memory of the whole GPU."""
         return self.memory_gb * GB
 
     def slice_bytes(self, profile: str) -> int:

@@ -50,5 +50,4 @@ class Image(Named):
 
     @property
     def reference(self) -> str:
-        """Return `repository:tag`, the key in `images.lock`."""
         return f"{self.repository}:{self.tag}"

@@ -30,7 +30,6 @@ class Cost:
     kinds: tuple[tuple[str, int], ...] = ()  # Number of devices of each kind, such as a profile, by name.
 
     def __add__(self, other: "Cost") -> "Cost":
-        """Return the sum of two costs in one currency."""
         currency = self.currency if self.hourly else other.currency
         hourly = self.hourly + other.hourly
         kinds = Counter(dict(self.kinds)) + Counter(dict(other.kinds))

@@ -228,7 +228,6 @@ class OpenaiServer(Server):
 
     @property
     def frontends(self) -> Frontends | None:
-        """Return the shared frontends of its pools, or None."""
         return self.openai.frontends if isinstance(self.openai, DynamoSettings) else None
 
     @property

@@ -110,7 +110,6 @@ class Server(Renamable):
 
     @property
     def settings(self) -> ContainerVariables:
-        """Return the settings of its kind."""
         settings: ContainerVariables = getattr(self, self.kind)
         return settings
 

@@ -81,7 +81,6 @@ class SchemaWriter:
         self.made: dict[str, Schema] = {}
 
     def section(self, name: str, form: Form) -> Schema:
-        """Return the schema of a part."""
         part = self.source[name]
         section = {"type": "object", "description": part["description"], "additionalProperties": False}
         if required := self.required(name, form):
@@ -110,7 +109,6 @@ class SchemaWriter:
         return properties
 
     def value(self, source: Schema, form: Form) -> Schema:
-        """Return the schema of a key's value."""
         if "$ref" in source:
             return self.reference(part_name(source), form)
         if "oneOf" in source or "anyOf" in source:

@@ -1,10 +1,9 @@
-"""Resolves a stack: one environment on one data plane, as the components' arguments.
+"""Resolves a stack, one environment on one data plane, into the components' arguments.
 
-Defaults are filled in, overlays are laid over, images have their digests and mirrors. What needs no resolving goes on
-as it is: the components take the definition's own types. Names, labels, selectors and files are not made here:
-components compose them of what they are told.
+It fills in defaults, digests and mirrors of images. Other parts keep the definition's types. The components compose
+names, labels, selectors and files.
 
-Pure: the same stack and lock give the same result, and nothing is read or written.
+The functions are pure: they read and write nothing.
 """
 
 from collections.abc import Mapping
@@ -62,10 +61,10 @@ def resolve(stack: Stack, lock: ImagesLock) -> EnvironmentArgs:
 
 
 def in_order(part: Part) -> Part:
-    """Return the same part with items sorted by name (issuers by URL, versions by number) and keys sorted.
+    """Return a part with items sorted by name (issuers by URL, versions by number) and keys sorted.
 
-    What has no order gets one, so that moving lines in a definition changes nothing. Plain texts, such as mount options
-    or arguments, keep theirs: it can mean something.
+    So moving lines in a definition changes nothing. Lists of texts, such as mount options or arguments, keep their
+    order, because it can have a meaning.
     """
     ordered: Any = part
     if isinstance(part, BaseModel):
@@ -80,27 +79,27 @@ def in_order(part: Part) -> Part:
 
 
 def _namespace(stack: Stack) -> NamespaceArgs:
-    said = guardrails.annotation(guardrail_settings(stack))
+    guardrail_text = guardrails.annotation(guardrail_settings(stack))
     return NamespaceArgs.model_construct(
         name=stack.namespace,
         labels=stack.environment.labels,
         annotations={
             **stack.environment.annotations,
-            guardrails.ANNOTATION: said,
+            guardrails.ANNOTATION: guardrail_text,
             settings.ANNOTATION: settings.annotation(stack),
         },
     )
 
 
 def guardrail_settings(stack: Stack) -> guardrails.Settings:
-    """Return what the guardrails have to know of an environment; it rides on the Namespace, beside the objects."""
-    said = stack.platform.guardrails
+    """Return the settings of an environment's guardrails, which are an annotation of the Namespace."""
+    settings = stack.platform.guardrails
     kind: Kind = "production" if stack.environment.production else "local" if stack.environment.local else "shared"
     waivers = tuple(
         guardrails.Waiver(**{**dict(waiver), "until": date.fromisoformat(waiver.until)})
-        for waiver in sorted(said.waivers, key=lambda waiver: waiver.name)
+        for waiver in sorted(settings.waivers, key=lambda waiver: waiver.name)
     )
-    return guardrails.Settings(**{**dict(said), "kind": kind, "waivers": waivers})
+    return guardrails.Settings(**{**dict(settings), "kind": kind, "waivers": waivers})
 
 
 def _proxy(stack: Stack, lock: ImagesLock) -> ProxyArgs:
@@ -128,7 +127,7 @@ def _network(stack: Stack) -> NetworkBoundaryArgs:
             update={
                 "by": tuple(sorted({*each.by})),
                 "server": servers.get(each.server or "", each.server),
-                "except_": _left_out(each),
+                "except_": _excluded(each),
             }
         )
         for each in sorted(network.reach, key=lambda each: each.name)
@@ -141,11 +140,11 @@ _NEVER_BY_RANGE = (
     *("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "fe80::/10"),
     *("169.254.169.254/32", "fd00:ec2::254/128"),
 )
-"""Private and link-local ranges, where clusters lie, and the metadata addresses in them, which hand out credentials."""
+"""Private and link-local ranges, which contain clusters, and metadata addresses, which hand out credentials."""
 
 
-def _left_out(reach: Reach) -> tuple[str, ...]:
-    """Return what stays closed of a range: what is said, and what is reached only where a range of its own says so."""
+def _excluded(reach: Reach) -> tuple[str, ...]:
+    """Return the excluded parts of a range: its exceptions, and ranges that need a separate entry."""
     if reach.cidr is None:
         return ()
     inside = {*reach.except_, *(cidr for cidr in _NEVER_BY_RANGE if lies_within(cidr, reach.cidr))}

@@ -1,4 +1,4 @@
-"""Dataset volumes, and where in them a server's model repository lies."""
+"""Volumes of datasets, and the directories of model repositories in them."""
 
 from components.args import ClaimArgs, DatasetVolumeArgs, ObjectStoreRepositoryArgs, VolumeRepositoryArgs
 
@@ -22,25 +22,25 @@ Volume = EfsDataset | NfsDataset | CsiDataset | HostPathDataset
 
 
 def dataset_volumes(stack: Stack) -> tuple[DatasetVolumeArgs, ...]:
-    """Return the volumes to make; claims that exist already are used as they are."""
+    """Return the volumes to create, without datasets of kind claim."""
     return tuple(_volume(stack, item) for item in stack.platform.datasets if not isinstance(item, ClaimDataset))
 
 
 def claims(stack: Stack) -> tuple[ClaimArgs, ...]:
-    """Return the claims that exist already."""
+    """Return the existing claims."""
     names = {item.claim_name for item in stack.platform.datasets if isinstance(item, ClaimDataset)}
     return tuple(ClaimArgs(name=name) for name in sorted(names))
 
 
 def repository(stack: Stack, server: Server) -> VolumeRepositoryArgs | ObjectStoreRepositoryArgs:
-    """Return where a server's models lie."""
+    """Return the model repository of a server."""
     if isinstance(server.repository, ObjectStoreRepository):
         return ObjectStoreRepositoryArgs(url=server.repository.url)
     dataset = stack.dataset(server.repository.dataset)
-    folders = [dataset.domino.folder if dataset.domino else None, server.repository.path]
+    paths = [dataset.domino.folder if dataset.domino else None, server.repository.path]
     return VolumeRepositoryArgs.model_construct(
         claim=dataset.claim_name if isinstance(dataset, ClaimDataset) else dataset.made_as,
-        sub_path="/".join(folder for folder in folders if folder) or None,
+        sub_path="/".join(path for path in paths if path) or None,
         gcs_fuse=isinstance(dataset, CsiDataset) and dataset.read_by_pods,
     )
 

@@ -20,14 +20,14 @@ READY_MARGIN_SECONDS = 300  # Beyond start-up: scheduling, pulling the image, mo
 
 
 def image_reference(stack: Stack, lock: ImagesLock, name: str) -> str:
-    """Return the image of a name: from the data plane's mirror, with its digest where there is one."""
+    """Return the image with a name, from the data plane's mirror and with its digest, if any."""
     image = next(image for image in stack.platform.images if image.name == name)
     digest = lock.digest(image.reference)
     return f"{image.mirrored(stack.data_plane.registries)}:{image.tag}" + (f"@{digest}" if digest else "")
 
 
 def names(item: Renamable) -> dict[str, Any]:
-    """Return the name that an item's objects have, and where it is another one, what it is called."""
+    """Return the name of an item's objects, and its current name if that differs."""
     return {"name": item.made_as, "called": item.name if item.formerly else None}
 
 
@@ -59,19 +59,19 @@ def _pool(stack: Stack, server: Server, pool: Pool, exit_seconds: int) -> PoolAr
         models=tuple(_served(model, server, pool) for model in stack.models_of(server, pool)),
         pulumi_timeouts=PulumiTimeouts(
             ready=pool.startup_seconds + READY_MARGIN_SECONDS,
-            # An update goes from pod to pod.
+            # An update replaces one pod after another.
             updated=most_replicas(pool) * longest + READY_MARGIN_SECONDS,
         ),
     )
 
 
 def _served(model: Model, server: Server, pool: Pool) -> Model:
-    """Return what a pool serves of a model: of versions with pools of their own those here."""
+    """Return a model with only the versions that the pool serves."""
     return model.model_copy(update={"versions": model.pools(server.pools[0].name)[pool.name]})
 
 
 def _loading(stack: Stack, server: Server, pool: Pool) -> Loading:
-    """Return how models are loaded, with the capacity that follows from the device or the container's memory."""
+    """Return the loading of a pool, with the default capacity of the device or of the container's memory."""
     if not isinstance(pool.loading, OnDemand):
         return pool.loading
     capacity, on_cpu = capacity_bytes(pool), isinstance(pool.placement, CpuPlacement)

@@ -1,7 +1,7 @@
-"""What a definition says of a stack and no object would carry: it rides on the Namespace, so that previews see it.
+"""Settings of a stack that no object contains: an annotation of the Namespace has them, so that previews compare them.
 
-Promotion, the gate, waves, writers, the inventory and what clients are told decide what people may do and how changes
-arrive; a cluster needs none of it. Written beside the objects it changes as they do, whatever they are compared with.
+They are promotion, the gate, waves, writers, the inventory and facts for clients. They control people and rollouts, but
+the cluster does not need them.
 """
 
 import json
@@ -14,13 +14,13 @@ from ..definition.base import Renamable
 from ..stack import Stack
 
 ANNOTATION: Final = "tidegate.dev/definition"
-"""On the Namespace; JSON, with the definition's own keys."""
+"""Annotation of the Namespace: JSON with the definition's keys."""
 ENVIRONMENT: Final = "environment"
 PLANE: Final = "data plane"
 
 
 def annotation(stack: Stack) -> str:
-    """Return the text of the annotation; what is not said is not in it."""
+    """Return the text of the annotation, without keys that are not set."""
     environment, plane, platform = stack.environment, stack.data_plane, stack.platform
     of_plane = plane.model_dump(mode="json", by_alias=True, exclude={"environments", "formerly"})
     tree = {
@@ -58,7 +58,7 @@ def annotation(stack: Stack) -> str:
                         "triton": {"grpc_tls"},
                     },
                 ),
-                # Objects have a start-up's bound in steps of the probe's ten seconds.
+                # The startup probes of objects have steps of ten seconds.
                 "pools": _named((pool for pool in server.pools if pool.startup_seconds % 10), {"startup_seconds"}),
             }
             for server in platform.servers
@@ -68,11 +68,11 @@ def annotation(stack: Stack) -> str:
             for key, peers in (("callers", platform.network.callers), ("reach", platform.network.reach))
         },
     }
-    return json.dumps({**_said(tree), "devices": _devices(stack)}, sort_keys=True, ensure_ascii=False)
+    return json.dumps({**_without_empty(tree), "devices": _devices(stack)}, sort_keys=True, ensure_ascii=False)
 
 
 def _with_a_past(stack: Stack) -> Iterator[tuple[str, Renamable]]:
-    """Yield what may have had other names, and what it is called in sentences."""
+    """Yield the items that can have former names, each with its name in messages."""
     yield f"{ENVIRONMENT} {stack.environment.name}", stack.environment
     yield f"{PLANE} {stack.data_plane.name}", stack.data_plane
     if stack.versions_from is not None:
@@ -84,7 +84,7 @@ def _with_a_past(stack: Stack) -> Iterator[tuple[str, Renamable]]:
 
 
 def _devices(stack: Stack) -> list[dict[str, Any]]:
-    """Return how many devices of each kind and price the pools take together, autoscalers at their most."""
+    """Return the number of devices of each kind and price that all pools take, with autoscalers at their maximum."""
     counts = Counter[tuple[devices.Device, float | None, str]]()
     for each in devices.taken(stack):
         counts[each.device, each.price, each.currency] += each.count
@@ -98,9 +98,9 @@ def _named(parts: Any, keys: set[str]) -> dict[str, Any]:
     return {part.name: part.model_dump(mode="json", by_alias=True, include=keys) for part in parts}
 
 
-def _said(tree: Any) -> Any:
-    """Return a tree without what is not said; a list keeps its order."""
+def _without_empty(tree: Any) -> Any:
+    """Return a tree without empty values in mappings."""
     if isinstance(tree, Mapping):
-        said = {key: _said(value) for key, value in tree.items()}
-        return {key: value for key, value in said.items() if value not in (None, {}, [])}
-    return [_said(item) for item in tree] if isinstance(tree, list) else tree
+        found = {key: _without_empty(value) for key, value in tree.items()}
+        return {key: value for key, value in found.items() if value not in (None, {}, [])}
+    return [_without_empty(item) for item in tree] if isinstance(tree, list) else tree

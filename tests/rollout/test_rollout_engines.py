@@ -83,6 +83,16 @@ def test_no_engine_takes_a_stack_of_another_owner(stack: Stack, engine: str, nam
     assert ownership.ensure_owner(cluster, stack, engine, adopt=True) is not None
 
 
+@pytest.mark.parametrize("engine", ["helm", "pulumi"])
+def test_an_engine_takes_a_namespace_of_another_owner_only_if_nothing_runs_there(stack: Stack, engine: str) -> None:
+    namespace, secret = made("Namespace", "tidegate-dev", labels={}), made("Secret", "api-keys", labels={})
+    empty: Any = FakeCluster([namespace, secret])
+    assert ownership.owner_for_up(empty, stack, engine) == ownership.UNOWNED
+    used: Any = FakeCluster([namespace, made("Pod", "db-0", labels={})])
+    with pytest.raises(CommandError, match="Tidegate did not create it"):
+        ownership.owner_for_up(used, stack, engine)
+
+
 @pytest.fixture
 def destroyed(monkeypatch: Patch) -> list[str]:
     """Replaces `pulumi destroy`, and records its stacks."""

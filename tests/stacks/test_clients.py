@@ -1,4 +1,4 @@
-"""What clients are told of a definition: where models lie, where the proxy is, who may bring versions in."""
+"""`environments.json`: the places of models, the address of the proxy, and who may promote."""
 
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ S3 = {"kind": "csi", "driver": "s3.csi.aws.com", "volumeHandle": "any"}
 
 
 def told(edits: dict[str, Any] | None = None) -> Environments:
-    """What clients are told of the base definition with some values changed."""
+    """Return the environments of the base definition with some changed values."""
     return clients.environments(valid(edited_at(edits or {})))
 
 
@@ -46,7 +46,7 @@ ALONE = {"environments/dev": GONE, "dataPlanes/lab": GONE, "environments/prod/da
 
 
 def location(edits: dict[str, Any], environment: str = "prod", name: str = "east") -> DatasetLocation:
-    """Where the models of the base definition's server lie."""
+    """Return the location of the models of the base definition's server."""
     found = plane(told(edits), environment, name).servers[0].location
     assert isinstance(found, DatasetLocation)
     return found

@@ -1,4 +1,4 @@
-"""What a placement means in numbers."""
+"""Placements in numbers."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from stacks.load import frozen
 A100 = "NVIDIA-A100-SXM4-80GB"
 GB = 10**9
 SINGLE = {"kind": "mig", "profile": "1g.10gb", "strategy": "single", "product": A100}
-WHOLE_DRA = {"kind": "dra", "deviceClass": "gpu.nvidia.com"}  # the same GPU, by another way of asking
+WHOLE_DRA = {"kind": "dra", "deviceClass": "gpu.nvidia.com"}  # The same GPU as without DRA.
 
 
 def pool(**value: Any) -> Pool:
@@ -74,7 +74,7 @@ def test_a_slice_costs_its_part_of_a_gpu_a_share_its_part_and_the_dearest_of_sev
 
     assert of(cut, shared) == {}
     assert of({**cut, "price": price}, {**shared, "price": price}) == {
-        # Half of the memory; two and one of seven compute slices: 15/14 of a GPU, which costs 7.
+        # Half of the memory, and two and one of seven compute slices: 15/14 of a GPU, which costs 7.
         A100: {"3g.40gb": 3.266667, "2g.20gb": 1.866667, "1g.10gb": 0.933333},
         "NVIDIA-L4": {"mps": 1.75},
     }

@@ -154,7 +154,7 @@ def test_anchors_aliases_and_merge_keys_work() -> None:
     assert document.position(("two", "d")).line == 2
     assert document.position(("one", "a")).line == 5
     assert document.value_position(("three",)) == Position("f.yaml", 7, 8)
-    document.tree["three"]["b"]["c"] = 7  # each alias is a copy of its own
+    document.tree["three"]["b"]["c"] = 7  # Each alias is a separate copy.
     assert document.tree["x"]["b"] == document.tree["one"]["b"] == {"c": 2}
 
 

@@ -9,7 +9,7 @@ from stacks.definition.gpu_products import PRODUCTS
 from stacks.definition.mig_cuts import Cut, stand_on
 from stacks.definition.placement import GpuNodes, MigLayout
 from stacks.devices import Device, inventory
-from stacks.mig_layouts import Asked, layout
+from stacks.mig_layouts import Requested, layout
 from tests.counts import examples
 
 A100, H100 = "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3"
@@ -26,11 +26,11 @@ def mig(profile: str, strategy: str = "mixed") -> Device:
     return Device("mig", profile, strategy)
 
 
-def is_given(gpus: list[GpuNodes], asked: Asked) -> bool:
-    """Say whether an inventory has what is asked for, of each product and of any."""
+def is_given(gpus: list[GpuNodes], requested: Requested) -> bool:
+    """Return whether an inventory has the requested devices, of each product and of any."""
     there = inventory(gpus)
     of_any: Counter[Device] = Counter()
-    for (device, product), count in asked.items():
+    for (device, product), count in requested.items():
         if product is not None and there[device, product] < count:
             return False
         of_any[device] += count
@@ -44,35 +44,37 @@ GROUPS = st.lists(
     max_size=2,
 )
 DEVICES = st.sampled_from([*map(mig, PRODUCT.plain), WHOLE])
-ASKED = st.dictionaries(st.tuples(DEVICES, st.sampled_from([None, A100])), st.integers(1, 6), min_size=1, max_size=4)
+REQUESTED = st.dictionaries(
+    st.tuples(DEVICES, st.sampled_from([None, A100])), st.integers(1, 6), min_size=1, max_size=4
+)
 
 
 @examples(120)
-@given(gpus=GROUPS, asked=ASKED)
-def test_what_is_found_gives_all_that_is_asked_for(gpus: list[GpuNodes], asked: Asked) -> None:
-    if found := layout(gpus, asked):
+@given(gpus=GROUPS, requested=REQUESTED)
+def test_what_is_found_gives_all_that_is_requested_for(gpus: list[GpuNodes], requested: Requested) -> None:
+    if found := layout(gpus, requested):
         group, cuts = found
         after = [each for each in gpus if each is not group]
         for cut in cuts:
             mig = MigLayout(strategy=group.strategy or "mixed", slices=cut) if cut else None
             after.append(group.model_copy(update={"nodes": 1, "mig": mig}))
         assert len(cuts) <= group.nodes
-        assert is_given(after, asked)
+        assert is_given(after, requested)
 
 
 @examples(60)
-@given(ASKED, st.integers(1, 4))
-def test_nodes_that_are_whole_are_cut_whenever_the_slices_stand_on_them(asked: Asked, count: int) -> None:
+@given(REQUESTED, st.integers(1, 4))
+def test_nodes_that_are_whole_are_cut_whenever_the_slices_stand_on_them(requested: Requested, count: int) -> None:
     slices: Counter[str] = Counter()
-    for (device, _), number in asked.items():
+    for (device, _), number in requested.items():
         slices.update({device.profile: number} if device.profile else {})
-    whole = sum(number for (device, _), number in asked.items() if device == WHOLE)
+    whole = sum(number for (device, _), number in requested.items() if device == WHOLE)
     fits = count >= whole and stand_on(PRODUCT, slices, count - whole)
-    assert (layout([nodes(count)], asked) is not None) == fits
+    assert (layout([nodes(count)], requested) is not None) == fits
 
 
 def test_strategies_shares_and_unknown_products_are_not_mixed_up() -> None:
-    single: Asked = {(mig("3g.40gb", "single"), None): 2, (mig("1g.10gb", "single"), None): 1}
+    single: Requested = {(mig("3g.40gb", "single"), None): 2, (mig("1g.10gb", "single"), None): 1}
     assert layout([group := nodes(2)], single) == (group, [{"3g.40gb": 2}, {"1g.10gb": 1}])
     assert layout([nodes(2)], {**single, (mig("1g.10gb"), None): 1}) is None
     assert layout([nodes(2, {"7g.80gb": 1})], single) is None, "its slices are named otherwise"

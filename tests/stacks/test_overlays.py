@@ -122,7 +122,7 @@ def test_every_leaf_of_a_merged_tree_stands_at_the_line_that_holds_its_value(
     common: dict[str, Any], environment: dict[str, Any], plane: dict[str, Any]
 ) -> None:
     layers = {"common": common, "environment": environment, "plane": plane}
-    # A scalar a line, and each layer's scalars told apart by the layer's name.
+    # One scalar a line, with the name of its layer.
     marked = {name: _marked(tree, name, iter(range(1_000))) for name, tree in layers.items()}
     text = dumped(marked)
     document = parse(text, FILE)
@@ -145,7 +145,7 @@ def test_every_leaf_of_a_merged_tree_stands_at_the_line_that_holds_its_value(
 
 
 def _marked(tree: Any, layer: str, numbers: Iterator[int]) -> Any:
-    """The tree with a text of its own for each scalar, which says in which layer it stands."""
+    """Return the tree with a separate text for each scalar, which names its layer."""
     if isinstance(tree, dict):
         kept = {"name": tree["name"]} if "name" in tree else {}
         return kept | {key: _marked(value, layer, numbers) for key, value in tree.items() if key != "name"}

@@ -1,4 +1,4 @@
-"""How problems are said to people."""
+"""Messages of problems."""
 
 import pickle
 from typing import Any

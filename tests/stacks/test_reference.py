@@ -1,4 +1,4 @@
-"""The reference page and the editors' schema say what the model says."""
+"""The reference page and the schema for editors agree with the model."""
 
 import copy
 import re
@@ -74,7 +74,7 @@ def test_writing_changes_what_is_stale_and_nothing_else(tmp_path: Path) -> None:
 def test_every_part_and_every_key_is_described(model: type[BaseModel]) -> None:
     assert model.__doc__
     assert model.__doc__ != BaseModel.__doc__
-    # What a kind (or mode, or cloud) means is said by the docstring of the class that it stands for.
+    # The docstring of its class describes a kind (or mode, or cloud).
     silent = [key.name for key in keys(model) if not key.description]
     assert set(silent) <= {"kind", "mode", "cloud", "engine"}
 

@@ -1,4 +1,4 @@
-"""Names with a past: what was made goes on under its first name, and what people read says the one of now."""
+"""Renamed items: objects keep their first name, and people read the current name."""
 
 import json
 import re
@@ -24,8 +24,10 @@ EVERYTHING = yaml.safe_load(Path("tests/definitions/everything.yaml").read_text(
 
 
 def rendered(stack: Stack, definition: Definition) -> dict[tuple[str, str], Any]:
-    """Return a stack's objects, without what says names: what a definition says, the routing table, files of TLS, and
-    what autoscalers ask of proxies: those metrics have names of now."""
+    """Return a stack's objects without the places that contain current names.
+
+    They are the annotation of the definition, the routing table, TLS files, and the queries of autoscalers.
+    """
     objects = {(item["kind"], item["metadata"]["name"]): item for item in render(stack, definition).objects}
     for (kind, name), item in objects.items():
         item["metadata"].get("annotations", {}).pop(ANNOTATION, None)
@@ -73,9 +75,9 @@ def test_tables_and_clients_have_the_names_of_now() -> None:
     assert environments(read_tree(EVERYTHING)).environments[0].formerly is None
 
 
-def test_who_names_a_stack_as_it_was_is_told_what_it_is_called() -> None:
+def test_a_former_name_of_a_stack_is_an_error_with_the_new_name() -> None:
     definition = read_tree(renamed(EVERYTHING))
-    with pytest.raises(CommandError, match="Stack prod-all is called prod-now-all-now now: --stack prod-now-all-now"):
+    with pytest.raises(CommandError, match="Stack prod-all has the name prod-now-all-now now: set --stack"):
         chosen_stacks(definition, "prod-all")
     with pytest.raises(CommandError, match="There is no stack prod-none"):
         chosen_stacks(definition, "prod-none")

@@ -98,7 +98,7 @@ def test_without_overlays_environments_differ_in_nothing_but_their_names() -> No
     assert alone("dev") == alone("prod")
 
 
-# What each value of the reference's overlays changes: kind and name of the objects, and the field.
+# The changes of each value of the reference's overlays: kind and name of the objects, and the field.
 ACCESS = {"ConfigMap inference-proxy-routing.data.access.json"}
 GUARDRAILS = {"Namespace NAMESPACE.metadata.annotations.tidegate.dev/guardrails"}
 DEFINITION = {"Namespace NAMESPACE.metadata.annotations.tidegate.dev/definition"}
@@ -115,7 +115,7 @@ DEFINITION = {"Namespace NAMESPACE.metadata.annotations.tidegate.dev/definition"
         ("prod/proxy/exposure/annotations", {"Ingress inference-proxy.metadata.annotations", *DEFINITION}),
         ("prod/proxy/access/model-endpoints/servers", ACCESS),
         ("prod/guardrails/severities", GUARDRAILS),
-        # How it is rolled out, and who promotes what, is no object of its own.
+        # Rollout and promotion have no separate objects.
         ("prod/rollout/canary", DEFINITION),
         ("prod/promotion", DEFINITION),
         ("prod/gate", DEFINITION),
@@ -167,7 +167,7 @@ PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "19
         ("::/0", [], ("fc00::/7", "fe80::/10")),
         ("fd00::/8", [], ("fd00:ec2::254/128",)),
         ("169.254.0.0/16", [], ("169.254.169.254/32",)),
-        # What is meant has a range of its own.
+        # Such addresses need a separate entry.
         ("169.254.169.254/32", [], ()),
         ("10.0.0.0/8", ["10.1.0.0/16"], ("10.1.0.0/16",)),
         ("198.51.100.0/24", [], ()),

@@ -37,7 +37,7 @@ def test_a_broken_rule_is_said_where_it_is_broken(
     expected = {"severity": case.get("severity", "error"), "number": case.get("problems", 1)}
     assert_said(found, text, case["at"], case["says"], **expected)
     assert {problem.rule for problem in found} == {RULES[rule].name}
-    assert set(found) <= set(problems(text)), "it is said among all the rules too"
+    assert set(found) <= set(problems(text)), "all rules together report it too"
 
 
 @pytest.mark.parametrize(("rule", "change"), each("accepted", CASES))
@@ -46,7 +46,7 @@ def test_what_keeps_a_rule_is_let_through(rule: str, change: dict[str, Any], mon
 
 
 def test_every_rule_has_a_definition_that_breaks_it() -> None:
-    """What keeps the rules is shown by the base definition, and by any valid one of `tests/strategies`."""
+    """The base definition and all definitions of `tests/strategies` keep the rules."""
     assert {rule for rule, cases in CASES.items() if cases["refused"]} == RULES.keys()
 
 

@@ -1,4 +1,4 @@
-"""What people are told when a definition does not fit the model."""
+"""Messages for a definition that does not fit the model."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ PLACE = "servers[main].pools[cold]"
 
 
 def said(edits: dict[str, Any]) -> str:
-    """What is said of an edit, in whose texts "RAW " stands before what is not to be quoted."""
+    """Return the message for an edit. "RAW " in its texts precedes a value without quotes."""
     return str(only_problem(edited_at(edits).replace("RAW ", "")))
 
 

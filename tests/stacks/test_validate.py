@@ -64,7 +64,7 @@ def test_whatever_is_written_into_a_definition_only_problems_come_of_it(insert: 
 
 
 def assert_places(edits: dict[str, Any], *places: str) -> list[Problem]:
-    """Check that something is said at each of these places; return what is said."""
+    """Check that a problem is at each of these places, and return the messages."""
     text = edited_at(edits)
     found = problems(text)
     for at in places:
@@ -126,7 +126,7 @@ def test_a_mistake_in_one_environment_hides_no_broken_rule_of_another() -> None:
     ],
 )
 def test_a_mistyped_key_that_is_to_take_something_away_is_refused(edits: dict[str, Any], at: str) -> None:
-    """As every other; what it meant would stay, as a way that is open."""
+    """A mistyped key with null removes nothing, so an inherited egress rule would stay open."""
     (problem,) = assert_places(edits, at)
     assert "unknown key" in problem.what
     assert "did you mean" in problem.do

@@ -38,7 +38,7 @@ _FEW = 2
 
 @cache
 def keys() -> set[str]:
-    """Return every key of every section, as `Pool.scratch`, but for those that choose the section."""
+    """Return every key of every section, as `Pool.scratch`, except those that choose the section."""
     common = _SECTIONS["Platform"]["properties"]
     return {
         f"{name}.{key}"
@@ -58,7 +58,7 @@ def changes(tree: Any) -> Iterator[Change]:
 
 
 def changed(tree: Any, path: Path, value: Any) -> Any:
-    """Return a tree with a change; what does not change is the same object."""
+    """Return a tree with a change. Unchanged parts are the same objects."""
     if not path:
         return value
     step, rest = path[0], path[1:]
@@ -127,7 +127,7 @@ def _changes(schema: Schema, value: Any, path: Path, key: str, names: list[str])
 
 
 def _fits(schema: Schema, value: Any) -> bool:
-    """Say whether a value is meant to be of this branch: by its tag, else by its keys."""
+    """Return whether a value is of this branch, by its tag or its keys."""
     if isinstance(value, list):
         return schema.get("type") == "array"
     known = schema.get("properties")
@@ -194,7 +194,7 @@ def _texts(schema: Schema, names: list[str], old: Any = None) -> Iterator[str]:
 
 
 def _sections(schema: Schema, names: list[str], depth: int) -> Iterator[Any]:
-    """Yield a section with what it needs, and with each of its other keys beside that."""
+    """Yield a section with its required keys, and with each of its other keys in addition."""
     known = schema.get("properties")
     if known is None:
         below = _values_of(schema)

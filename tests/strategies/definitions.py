@@ -1,7 +1,7 @@
-"""Any valid stack definition, as the tree that its YAML file holds.
+"""Any valid definition, as the tree of its YAML file.
 
-Values are drawn so that the cross-field rules hold by construction: references name what exists, weights sum to 100,
-and every data plane has the GPUs that its environments ask for.
+The values fulfil the rules by construction. References name existing items, weights sum to 100, and every data plane
+has the GPUs that its environments request.
 """
 
 import json
@@ -142,7 +142,7 @@ def environments(draw: st.DrawFn, name: str, common: Tree) -> Tree:
 
 @st.composite
 def promotions(draw: st.DrawFn, earlier: Sequence[str]) -> Tree:
-    """Who may bring versions into an environment, which come from one of those before it, if there are any."""
+    """A promotion: who may promote to an environment, from one of the earlier environments, if any."""
     optional: dict[str, st.SearchStrategy[Any]] = {
         "principals": st.just(["alice"]),
         "groups": st.just(["deployers", "admins"]),
@@ -155,14 +155,14 @@ def promotions(draw: st.DrawFn, earlier: Sequence[str]) -> Tree:
 
 
 def _expose_apart(environment: Tree, common: Tree) -> None:
-    """Give each environment a host of its own, as two environments of one cluster must have."""
+    """Give each environment a separate host, which two environments of one cluster need."""
     if "host" in common["proxy"]["exposure"]:
         exposure = {"host": f"{environment['name']}.example.com"}
         environment["proxy"] = {**environment.get("proxy", {}), "exposure": exposure}
 
 
 def _read_apart(environment: Tree, common: Tree) -> None:
-    """Give an environment model repositories of its own."""
+    """Give an environment separate model repositories."""
     servers = {server["name"]: server for server in environment.get("servers", [])}
     for server in common["servers"]:
         said = server["repository"]
@@ -194,7 +194,7 @@ def _nodes_for(placement: Tree) -> Tree:
 
 
 def read_tree(tree: Tree, *, pinned: bool = False, file: str = "definition.yaml") -> Definition:
-    """Return the definition that a YAML file with this tree holds; with `pinned`, every image has a digest."""
+    """Return the definition of a tree. With `pinned`, every image has a digest."""
     images = sorted({f"{image['repository']}:{image['tag']}" for image in tree["images"]}) if pinned else []
     pins = (PinnedImage(image=image, digest=f"sha256:{number:064x}") for number, image in enumerate(images))
     return validate(parse(json.dumps(tree, indent=1), file), ImagesLock(images=tuple(pins)))  # JSON is YAML

@@ -39,7 +39,7 @@ def resources(least_memory: int = 1) -> st.SearchStrategy[Tree]:
 
 
 def datasets(name: str) -> st.SearchStrategy[Tree]:
-    """A dataset of any kind but hostPath, on a volume of its own."""
+    """A dataset of any kind except hostPath, on a separate volume."""
     volume = sometimes(
         {
             "capacity": gigabytes,
@@ -82,7 +82,7 @@ def placements(draw: st.DrawFn) -> Tree:
 
 
 def loadings() -> st.SearchStrategy[Tree]:
-    """A loading of either mode; capacity is always said, since not every placement has one of its own."""
+    """A loading of either mode, with a capacity, because not every placement determines one."""
     preload = st.fixed_dictionaries({"mode": st.just("preload")}, optional={"pollSeconds": st.integers(1, 600)})
     on_demand = st.fixed_dictionaries(
         {"mode": st.just("on-demand"), "capacity": st.just("1Gi"), "leaseSeconds": st.integers(2, 30)},
@@ -97,7 +97,7 @@ def loadings() -> st.SearchStrategy[Tree]:
 
 
 def staging() -> st.SearchStrategy[Tree]:
-    """A place for staged files, of any kind; every model fits it."""
+    """A staging tier of any kind, into which every model fits."""
     kinds = st.sampled_from([{"kind": "memory"}, {"kind": "disk"}, {"kind": "volume", "storageClass": "nvme"}])
     sizes = st.integers(200, 4000).map(lambda size: {"size": f"{size}Mi"})
     return st.builds(lambda kind, size: {**kind, **size}, kinds, sizes)
@@ -142,7 +142,7 @@ def pools(name: str) -> st.SearchStrategy[Tree]:
 
 
 def _ran(pool: Tree) -> Tree:
-    """Return a pool without what is said of a policy where none runs."""
+    """Return a pool without settings of a policy if none runs."""
     return {key: said for key, said in pool.items() if key != "policyResources" or pool["loading"]["mode"] != "preload"}
 
 
@@ -200,7 +200,7 @@ ENGINES: list[Tree] = [
 
 @st.composite
 def engines(draw: st.DrawFn, name: str, dataset_names: list[str]) -> Tree:
-    """A server of OpenAI's API, of any engine; each replica has as many devices as it is told."""
+    """A server of OpenAI's API, of any engine, with the given number of devices a replica."""
     settings = sometimes(
         {
             "contextLength": st.integers(1, 2**20),
@@ -237,7 +237,7 @@ def single_devices() -> st.SearchStrategy[Tree]:
 
 @st.composite
 def models(draw: st.DrawFn, platform_servers: list[Tree]) -> list[Tree]:
-    """Models on the pools of these servers, on those of engines one, or a version of one; their footprints fit."""
+    """Models on the pools of these servers. Pools of engines have one model or version, and all footprints fit."""
     optional = {"idleSeconds": st.integers(30, 3600), "pinned": st.booleans(), "footprint": st.just("100Mi")}
     found: list[Tree] = []
     tritons = [server for server in platform_servers if "triton" in server]
@@ -313,7 +313,7 @@ def proxies() -> st.SearchStrategy[Tree]:
     rule = st.fixed_dictionaries({"name": names(), "groups": groups, "models": globs, "actions": st.just(["infer"])})
 
     def made(exposure: Tree, auth: Tree, access: list[Tree], number: Tree, rest: Tree) -> Tree:
-        # Tokens of issuers alone tell groups.
+        # Only issuers' tokens contain groups.
         rules = access if "oidc" in auth else [{**each, "principals": each["groups"]} for each in access]
         return {**exposure, "auth": auth, "access": rules, **number, **rest}
 
@@ -328,7 +328,7 @@ def proxies() -> st.SearchStrategy[Tree]:
 
 
 def networks() -> st.SearchStrategy[Tree]:
-    """A network; what is reached serves any issuer."""
+    """A network with egress rules for any issuer."""
     callers: list[Tree] = [
         {"name": "ingress", "namespaceLabels": {"kubernetes.io/metadata.name": "ingress-nginx"}},
         {"name": "office", "cidr": "192.0.2.0/24"},

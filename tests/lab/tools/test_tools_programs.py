@@ -111,7 +111,7 @@ def test_a_cache_folder_that_cannot_be_written_is_an_error_with_a_way_out(scratc
     (scratch / "cache").write_text("")
     status, _, err = run("helm")
     assert status == 1
-    assert "cannot make helm 4.2.4 in the cache folder" in err
+    assert "cannot make helm 4.2.4 in the cache directory" in err
     assert "TIDEGATE_CACHE" in err
     assert "Traceback" not in err
 

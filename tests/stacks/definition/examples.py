@@ -1,4 +1,4 @@
-"""A small valid definition, ways to edit it, and ways to look at what is said about the result."""
+"""A small valid definition, ways to edit it, and ways to check the resulting problems."""
 
 import copy
 import importlib
@@ -163,7 +163,7 @@ def valid(text: str) -> Definition:
 
 
 def problems(text: str) -> list[Problem]:
-    """Everything that is said about a text. Nothing but a DefinitionError may come out of it."""
+    """Return all problems of a text. It raises only DefinitionError."""
     try:
         return list(valid(text).advisories)
     except DefinitionError as error:
@@ -171,7 +171,7 @@ def problems(text: str) -> list[Problem]:
 
 
 def only_problem(text: str) -> Problem:
-    """The one thing that is said about a text."""
+    """Return the only problem of a text."""
     found = problems(text)
     assert len(found) == 1, "\n".join(map(str, found)) or "nothing is wrong"
     return found[0]
@@ -187,18 +187,18 @@ def stands_at(problem: Problem, text: str, at: str) -> bool:
 
 
 def assert_refused(text: str, at: str, what: str = "", *, number: int = 1) -> Problem:
-    """Check that so many problems are said of a text, one of them `what` at the place that `at` shows; return it."""
+    """Check the number of problems of a text, and return the one with `what` at the place that `at` shows."""
     return assert_said(problems(text), text, at, what, number=number)
 
 
 def assert_said(
     found: list[Problem], text: str, at: str, what: str, *, number: int = 1, severity: str = "error"
 ) -> Problem:
-    """Check that so many problems are said, one of them `what` at the place that `at` shows; return it."""
+    """Check the number of problems, and return the one with `what` at the place that `at` shows."""
     said = "\n".join(map(str, found)) or "nothing is wrong"
     assert len(found) == number, said
     fitting = [problem for problem in found if what in "\n".join((problem.what, problem.why, problem.do))]
-    assert any(stands_at(problem, text, at) for problem in fitting), f"{what!r} is not said at {at!r}:\n{said}"
+    assert any(stands_at(problem, text, at) for problem in fitting), f"no problem at {at!r} has {what!r}:\n{said}"
     assert {problem.severity for problem in found} == {severity}
     for problem in found:
         assert_said_in_full(problem)
@@ -217,7 +217,7 @@ def assert_said_in_full(problem: Problem) -> None:
 
 
 def said_by(rule: Rule, text: str, monkeypatch: pytest.MonkeyPatch) -> list[Problem]:
-    """What one rule alone says about a definition."""
+    """Return the problems that one rule finds in a definition."""
     with monkeypatch.context() as patch:
         for kind in ("HEADER_RULES", "STACK_RULES", "DEFINITION_RULES"):
             patch.setattr(rules, kind, tuple(each for each in getattr(rules, kind) if each is rule))

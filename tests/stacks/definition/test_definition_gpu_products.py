@@ -1,4 +1,4 @@
-"""What node labels say about GPUs, and what MIG makes of them."""
+"""GPU products by node labels, and their MIG profiles."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ UNKNOWN = (
 
 
 def full_cuts(label: str) -> Iterator[mig_parted.Cut]:
-    """Yield cuts beside which no other slice has a place: of the public ones, and each of them filled up."""
+    """Yield complete cuts, to which no other slice can be added: public ones, and filled ones."""
     product = gpu_product(label)
     assert product is not None
     yield from (filled(product, cut, product.plain) for cut in mig_parted.cuts(label))

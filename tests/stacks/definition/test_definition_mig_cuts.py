@@ -30,7 +30,7 @@ COUNTS = st.dictionaries(st.sampled_from(PROFILES), st.integers(0, 9))
 
 @functools.cache
 def has_places(kinds: tuple[tuple[int, int], ...], memory_slices: int, taken: int = 0) -> bool:
-    """Try every place of each instance; `taken` has a bit for each memory slice."""
+    """Try every place of each instance. `taken` has a bit for each memory slice."""
     if not kinds:
         return True
     (compute, memory), *others = kinds

@@ -1,4 +1,4 @@
-"""What GPU devices cost."""
+"""Cost of GPU devices."""
 
 import pytest
 from hypothesis import given

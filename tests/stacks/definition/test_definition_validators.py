@@ -1,4 +1,4 @@
-"""What one item of a definition may not say: every validator of the model, broken and kept, and single values.
+"""Every validator of the model, broken and kept, and single values.
 
 That no bound changes by accident is shown by docs/definition.schema.json, which is written from the model.
 """

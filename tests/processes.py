@@ -1,5 +1,3 @@
-"""Start processes on this machine, and find them by their command or environment."""
-
 import os
 import signal
 import subprocess

@@ -1,5 +1,3 @@
-"""Advice follows from pressures: with made-up samples, and with the simulator."""
-
 from array import array
 from collections.abc import Iterable, Mapping
 from pathlib import Path

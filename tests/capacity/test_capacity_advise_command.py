@@ -1,5 +1,3 @@
-"""The command `tidegate advise`: with a real Prometheus, and with wrong input."""
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""The command `tidegate plan`: a table, sentences, a YAML block, and one message for a mistake."""
-
 import math
 import re
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Every error of Prometheus or of its settings is one sentence and an exit code, without a file."""
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

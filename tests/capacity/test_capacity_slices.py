@@ -1,5 +1,3 @@
-"""A GPU is found by its usual names, and cut as in NVIDIA's table."""
-
 from fractions import Fraction
 
 import pytest

@@ -1,5 +1,3 @@
-"""A trace has the recorded calls and the measurements of their models, and notes about losses."""
-
 from array import array
 
 import pytest

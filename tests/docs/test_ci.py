@@ -1,5 +1,3 @@
-"""The examples of docs/ci.md are valid workflows, and their commands do what the page describes."""
-
 import json
 import os
 import re

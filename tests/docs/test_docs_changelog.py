@@ -1,5 +1,3 @@
-"""The changelog has a section for each version, and all parts have the current version."""
-
 import re
 import tomllib
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""The definition in docs/domino.md is valid and renders without findings."""
-
 import re
 from datetime import date
 from pathlib import Path

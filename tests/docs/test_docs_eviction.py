@@ -1,5 +1,3 @@
-"""The settings in docs/eviction.md are valid."""
-
 import re
 from pathlib import Path
 

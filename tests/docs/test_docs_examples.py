@@ -1,5 +1,3 @@
-"""docs/examples: small complete definitions that break no rule and render."""
-
 from datetime import date
 from pathlib import Path
 

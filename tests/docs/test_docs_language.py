@@ -1,5 +1,3 @@
-"""Pages, messages, docstrings and comments keep the rules of language in CONTRIBUTING.md that a program can check."""
-
 from pathlib import Path
 
 import pytest

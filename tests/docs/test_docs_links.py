@@ -1,5 +1,3 @@
-"""Every link on a page has a target, and every page of docs/ links to the glossary."""
-
 import re
 from pathlib import Path
 

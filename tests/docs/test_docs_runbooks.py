@@ -1,5 +1,3 @@
-"""Every alert has a runbook: its meaning, its impact, three commands that exist, and its mitigation."""
-
 import re
 from functools import cache
 from pathlib import Path

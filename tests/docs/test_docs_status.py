@@ -1,5 +1,3 @@
-"""The README names the versions of what the tests run, and stays short."""
-
 import re
 from pathlib import Path
 

@@ -1,1 +1,0 @@
-"""Tests with Pulumi's real engine and Kubernetes provider, if they are installed."""

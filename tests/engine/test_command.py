@@ -1,5 +1,3 @@
-"""`rollout.engines.pulumi_cli`: how it finds and runs the user's Pulumi, and its errors."""
-
 import json
 import socket
 import subprocess

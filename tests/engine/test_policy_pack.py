@@ -1,5 +1,3 @@
-"""`pulumi preview --policy-pack policies/guardrails`, with the real engine."""
-
 import os
 import sys
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Plain `pulumi preview` in the root, and the effect of edits of the definition."""
-
 import pytest
 
 from .conftest import REFERENCE

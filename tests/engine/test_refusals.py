@@ -1,5 +1,3 @@
-"""A stack that cannot be applied is refused with our message, before any change, and without a traceback."""
-
 import re
 
 import pytest

@@ -1,5 +1,3 @@
-"""Pulumi's own renderer writes the same objects as the evaluation in process."""
-
 import os
 from pathlib import Path
 

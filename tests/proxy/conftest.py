@@ -1,5 +1,3 @@
-"""Fixtures for all tests of the proxy."""
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator

@@ -1,5 +1,3 @@
-"""Long work takes turns by owner."""
-
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial

@@ -1,5 +1,3 @@
-"""The memory that callers make the proxy hold is limited, and no caller gets all of it."""
-
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass

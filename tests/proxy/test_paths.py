@@ -1,5 +1,3 @@
-"""Only the protocol's spellings are valid, and the proxy writes the path itself."""
-
 import re
 import urllib.parse
 

@@ -1,5 +1,3 @@
-"""Callers' connections with TLS count from their first byte, with TLS's buffers."""
-
 import asyncio
 import gc
 import socket

@@ -1,5 +1,3 @@
-"""Shared by the tests of the rollout: a small definition, and the command line in process or as a process."""
-
 import os
 import subprocess
 from collections.abc import Callable, Iterator

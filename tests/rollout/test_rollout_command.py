@@ -1,5 +1,3 @@
-"""`rollout`: a new one, a resumed one, a rollback, with fakes for engine and gate."""
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,3 @@
-"""`check` and `environments`: the definition alone, quick and clear."""
-
 import resource
 from pathlib import Path
 

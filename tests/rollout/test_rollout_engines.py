@@ -1,5 +1,3 @@
-"""The work of engines around their commands: ownership of objects, timeouts, state."""
-
 import base64
 import gzip
 import json

@@ -1,5 +1,3 @@
-"""The health gate: its checks, timeouts and messages."""
-
 import json
 import socket
 from collections.abc import Callable, Iterator, Sequence

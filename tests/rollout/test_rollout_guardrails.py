@@ -1,5 +1,3 @@
-"""`guardrails`: Kubernetes objects of any origin, in a file or on standard input."""
-
 import json
 from pathlib import Path
 from typing import Any

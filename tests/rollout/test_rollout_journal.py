@@ -1,5 +1,3 @@
-"""Stored rollouts: records, texts, the last good rollout of each plane, the lock."""
-
 import json
 import os
 import subprocess

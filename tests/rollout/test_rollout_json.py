@@ -1,5 +1,3 @@
-"""--json: one document of a stable format, for all findings and outcomes of a command."""
-
 import json
 import re
 from pathlib import Path

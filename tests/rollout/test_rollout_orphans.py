@@ -1,5 +1,3 @@
-"""Orphans: stacks that only a cluster has. How they are found, reported and removed."""
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,5 +1,3 @@
-"""The directory of a rendering: which files are replaced, and what an interrupted run leaves."""
-
 import os
 import signal
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""`pin`, with a real registry on loopback."""
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path

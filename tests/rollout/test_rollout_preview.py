@@ -1,5 +1,3 @@
-"""`preview`."""
-
 import os
 import shutil
 import sys

@@ -1,5 +1,3 @@
-"""Finding the user's Pulumi, and its errors. Scripts replace it."""
-
 import os
 import re
 import signal

@@ -1,5 +1,3 @@
-"""`render`."""
-
 from pathlib import Path
 
 import yaml

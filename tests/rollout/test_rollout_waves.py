@@ -1,5 +1,3 @@
-"""The order of planes, parallel planes, and stopping a rollout."""
-
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence

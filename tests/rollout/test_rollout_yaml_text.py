@@ -1,5 +1,3 @@
-"""Objects as YAML."""
-
 from typing import Any
 
 import yaml

@@ -1,5 +1,3 @@
-"""When a part of the demo fails, the expected alert fires in a real Prometheus, and no other."""
-
 import os
 import signal
 import time

@@ -1,5 +1,3 @@
-"""The demo of a model's life with the real programs: its claims hold, and it leaves nothing behind."""
-
 import json
 from pathlib import Path
 

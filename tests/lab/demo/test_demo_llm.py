@@ -1,5 +1,3 @@
-"""The demo of language models with a real Dynamo: its claims hold."""
-
 from pathlib import Path
 
 import pytest

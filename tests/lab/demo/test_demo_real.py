@@ -1,5 +1,3 @@
-"""The demo with real Triton servers: its claims hold, its printed commands work, and it leaves nothing behind."""
-
 import json
 import os
 import re

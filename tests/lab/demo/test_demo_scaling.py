@@ -1,5 +1,3 @@
-"""The demo of scaling with the real KEDA, Prometheus and Triton: its claims hold."""
-
 from pathlib import Path
 
 import pytest

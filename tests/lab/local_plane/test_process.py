@@ -1,5 +1,3 @@
-"""A stopped process leaves nothing behind, and does not end others."""
-
 import os
 import subprocess
 import sys

@@ -1,1 +1,0 @@
-"""Tests of the site of the documentation."""

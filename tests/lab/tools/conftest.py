@@ -1,5 +1,3 @@
-"""Helpers of the tools' tests: a cache, a PATH, stand-ins, and `python -m lab.tools` as a process."""
-
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator

@@ -1,6 +1,3 @@
-"""Debian packages, unpacked into the cache: dependencies are there, errors have a reason, the system stays
-unchanged."""
-
 import os
 import shutil
 import subprocess

@@ -1,5 +1,3 @@
-"""Programs, Go, and files of modules: which ones are used, how they are built, and how failures are reported."""
-
 import re
 import subprocess
 from collections.abc import Callable, Sequence

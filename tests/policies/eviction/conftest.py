@@ -1,5 +1,3 @@
-"""Coroutine tests run on asyncio."""
-
 from collections.abc import AsyncIterator
 
 import pytest

@@ -1,5 +1,3 @@
-"""The policy as a process without Triton: its start, its refusals and its end."""
-
 import asyncio
 import json
 import signal

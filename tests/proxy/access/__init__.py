@@ -1,1 +1,0 @@
-"""Tests of authentication and authorization."""

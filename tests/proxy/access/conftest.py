@@ -1,5 +1,3 @@
-"""Fixtures for the tests of access."""
-
 from collections.abc import AsyncIterator, Iterator
 
 import pytest

@@ -1,5 +1,3 @@
-"""Tables, clocks and authorizers for the tests."""
-
 import time
 from collections.abc import Iterable
 from typing import Any

@@ -1,5 +1,3 @@
-"""API keys: creation, mounted files, recognition."""
-
 import re
 from pathlib import Path
 

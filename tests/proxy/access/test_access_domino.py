@@ -1,5 +1,3 @@
-"""Authentication through Domino."""
-
 import asyncio
 import time
 

@@ -1,5 +1,3 @@
-"""The authorizer: its decisions and problems, and what it remembers of callers."""
-
 import asyncio
 from typing import Any
 from unittest.mock import patch

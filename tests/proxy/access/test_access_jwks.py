@@ -1,5 +1,3 @@
-"""Keys of identity providers: found, kept, renewed, and what happens if they cannot be fetched."""
-
 import asyncio
 import logging
 import time

@@ -1,5 +1,3 @@
-"""Access rules grant only what they name. Rate limits give each replica a share, in bounded buckets."""
-
 import asyncio
 from collections.abc import Iterable
 from fnmatch import fnmatchcase

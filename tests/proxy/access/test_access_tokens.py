@@ -1,5 +1,3 @@
-"""Tokens: the identities in them, and which are refused."""
-
 import asyncio
 import hashlib
 import hmac

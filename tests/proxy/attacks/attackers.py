@@ -1,5 +1,3 @@
-"""Attackers: how they connect, what they send, and the names of attacks."""
-
 import socket
 import ssl
 import struct

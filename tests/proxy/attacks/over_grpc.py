@@ -1,5 +1,3 @@
-"""Attacks over gRPC."""
-
 import base64
 import json
 import struct

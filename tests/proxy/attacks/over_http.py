@@ -1,5 +1,3 @@
-"""Attacks over HTTP."""
-
 import gzip
 import json
 import time

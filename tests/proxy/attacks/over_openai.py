@@ -1,5 +1,3 @@
-"""Attacks by callers of OpenAI's API, and engines that send wrong data to their callers."""
-
 import gzip
 import json
 from functools import partial

@@ -1,1 +1,0 @@
-"""docs/proxy-api.md matches the proxy."""

@@ -1,5 +1,3 @@
-"""Fixtures for the tests of the proxy's gRPC interface."""
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Memory that callers use over gRPC is limited and released, and calls above the limit are refused."""
-
 import asyncio
 import struct
 import time

@@ -1,5 +1,3 @@
-"""An internal error of the proxy ends one call with INTERNAL and a log line, but no other call."""
-
 from pathlib import Path
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Failures of replicas, and stopping proxies: each call gets a response, or an error with a remedy."""
-
 import contextlib
 import socket
 import struct

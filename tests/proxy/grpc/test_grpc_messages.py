@@ -1,5 +1,3 @@
-"""Messages are parsed in the same way however they are cut into pieces."""
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,5 +1,3 @@
-"""Callers share a connection to a replica, but none of them can affect the calls of the others."""
-
 import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path

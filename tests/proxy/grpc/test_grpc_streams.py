@@ -1,5 +1,3 @@
-"""Streams: one call and one replica, with each message authorised."""
-
 import itertools
 import time
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""gRPC over TLS: to callers, with a certificate that changes, and to replicas, with a CA file."""
-
 from pathlib import Path
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Calls with one message in each direction, through the proxy to a replica with real gRPC."""
-
 import itertools
 import logging
 import time

@@ -1,5 +1,3 @@
-"""Over gRPC too, a model's alias selects the version, and calls have spans if configured."""
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,1 +1,0 @@
-"""The proxy's HTTP interface, tested with replicas that fail in every way that real ones can."""

@@ -1,5 +1,3 @@
-"""Responses of replicas in every form, valid and invalid, reach the right caller."""
-
 import asyncio
 from pathlib import Path
 

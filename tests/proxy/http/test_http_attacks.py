@@ -1,5 +1,3 @@
-"""Requests that two parties would parse differently, and requests that consume the proxy's resources."""
-
 import asyncio
 import re
 

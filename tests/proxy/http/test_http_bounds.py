@@ -1,5 +1,3 @@
-"""Limits of the memory that one caller can use, including unauthenticated callers and callers that do not read."""
-
 import asyncio
 import gzip
 import socket

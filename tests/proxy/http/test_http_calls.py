@@ -1,5 +1,3 @@
-"""Calls reach the replica unchanged, and its responses reach the caller unchanged."""
-
 import json
 from collections import Counter
 from pathlib import Path

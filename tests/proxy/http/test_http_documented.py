@@ -1,5 +1,3 @@
-"""The proxy answers all operations of its OpenAPI document as documented, whatever the request."""
-
 import json
 import re
 import subprocess

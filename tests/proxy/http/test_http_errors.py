@@ -1,5 +1,3 @@
-"""The caller gets an inference server's errors unchanged. The log has them shortened and without paths."""
-
 import json
 import logging
 from pathlib import Path

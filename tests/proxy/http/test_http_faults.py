@@ -1,5 +1,3 @@
-"""Failing replicas, disconnecting callers, stopping proxies: every failure is reported."""
-
 import asyncio
 import os
 from pathlib import Path

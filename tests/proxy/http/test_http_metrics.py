@@ -1,5 +1,3 @@
-"""Every metric exists and counts correctly, and callers cannot create more labels."""
-
 import asyncio
 from hashlib import sha256
 from pathlib import Path

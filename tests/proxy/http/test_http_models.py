@@ -1,5 +1,3 @@
-"""Effects of a model's configuration: sequences stay at their replica, and an alias selects the version."""
-
 import asyncio
 import gzip
 import json

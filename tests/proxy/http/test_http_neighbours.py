@@ -1,5 +1,3 @@
-"""Whatever one caller does over HTTP, other callers' calls continue."""
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Pipelined requests, however they are cut into pieces, are answered in order, each once."""
-
 import asyncio
 import logging
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""The HTML pages contain no data, load nothing from elsewhere, and can only send requests to the proxy."""
-
 import re
 from base64 import b64encode
 from hashlib import sha256

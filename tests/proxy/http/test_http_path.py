@@ -1,5 +1,3 @@
-"""The proxy gives the same responses below the path of its exposure as without it, and matches that path exactly."""
-
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path

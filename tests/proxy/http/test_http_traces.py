@@ -1,5 +1,3 @@
-"""W3C trace context is passed on to the replica. Spans go to a collector if configured, and never delay a call."""
-
 import asyncio
 import json
 from pathlib import Path

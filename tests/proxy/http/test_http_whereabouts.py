@@ -1,5 +1,3 @@
-"""`/models` shows who may inspect which models, and what preload servers report about their models."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""Long work blocks no one: a scrape, a table of 10 000 models, many files, slow readers."""
-
 import asyncio
 import gc
 import http.client

@@ -1,5 +1,3 @@
-"""Authentication: failing providers, changed keys, expired or foreign tokens, and changes of rules under load."""
-
 import asyncio
 import ssl
 from collections import Counter

@@ -1,5 +1,3 @@
-"""A new table is used while requests go on. They hardly notice, and facts about unchanged models are kept."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""Proxy processes start and end under load: no request fails, and no stream that could end is cut."""
-
 import http.client
 import signal
 import threading

@@ -1,5 +1,3 @@
-"""Each invalid setting or file is one clear line, before anything listens."""
-
 import json
 import os
 import resource

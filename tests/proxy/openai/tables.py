@@ -1,5 +1,3 @@
-"""The tables of a proxy in front of servers that speak OpenAI's API."""
-
 from collections.abc import Sequence
 from functools import partial
 

@@ -1,5 +1,3 @@
-"""A body's model is read as every server reads it, or refused. Only the name is rewritten."""
-
 import json
 from contextlib import suppress
 from typing import Any

@@ -1,5 +1,3 @@
-"""Calls in OpenAI's API: what reaches a server, and the form of the proxy's own responses."""
-
 import asyncio
 import gzip
 import json

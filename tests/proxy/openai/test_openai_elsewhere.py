@@ -1,5 +1,3 @@
-"""If a replica lacks a model that it should have, its calls go to another replica, or get a `Retry-After`."""
-
 import asyncio
 import json
 from collections.abc import AsyncIterator

@@ -1,5 +1,3 @@
-"""One version replaces another at real Dynamo servers, each of which serves one of them, and no call fails."""
-
 import threading
 from collections import Counter
 from collections.abc import Iterator

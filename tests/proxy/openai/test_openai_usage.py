@@ -1,5 +1,3 @@
-"""The reported usage of calls, and the limit on it. All but unrequested events passes unchanged."""
-
 import asyncio
 import gzip
 import json

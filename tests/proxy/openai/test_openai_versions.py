@@ -1,5 +1,3 @@
-"""Versions of a model with separate pools: the pool of a call, the names, and their states."""
-
 import json
 from collections import Counter
 from collections.abc import AsyncIterator

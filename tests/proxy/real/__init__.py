@@ -1,1 +1,0 @@
-"""A real Triton, called directly and through a real proxy."""

@@ -1,5 +1,3 @@
-"""Fixtures for tests with a real Triton."""
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,5 +1,3 @@
-"""Callers cancel thousands of calls in front of a real Triton, but no other caller's call fails."""
-
 import os
 import subprocess
 import sys

@@ -1,5 +1,3 @@
-"""Callers cannot reach Triton's control API: such requests fail at the proxy and are not in Triton's log."""
-
 import http.client
 import json
 import uuid

@@ -1,5 +1,3 @@
-"""Failed loads and errors of a real Triton are reported briefly, and do not affect other calls."""
-
 import asyncio
 import json
 import logging

@@ -1,5 +1,3 @@
-"""The proxy recognises a real Triton at full load as alive, and a suspended one as not."""
-
 import asyncio
 import http.client
 import json

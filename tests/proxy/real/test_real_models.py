@@ -1,5 +1,3 @@
-"""Aliases and sequences with real Tritons: each of two replicas keeps the sequences that began there."""
-
 import asyncio
 import json
 from collections.abc import Iterator

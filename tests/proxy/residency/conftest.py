@@ -1,5 +1,3 @@
-"""Fixtures for the tests of leases."""
-
 import pytest
 
 

@@ -1,5 +1,3 @@
-"""The choice of a replica for a model's lease and calls, and how proxies converge."""
-
 import asyncio
 import socket
 from collections import Counter

@@ -1,5 +1,3 @@
-"""Policies, Triton servers and messages fail: no request reaches an unloaded model, and none waits for ever."""
-
 import asyncio
 from pathlib import Path
 from time import monotonic

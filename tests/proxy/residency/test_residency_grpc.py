@@ -1,5 +1,3 @@
-"""Leases over gRPC: unary calls, streams of several models, and queries."""
-
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""A request for a model that is loaded on demand goes only where this proxy has a lease on it."""
-
 import asyncio
 import gc
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Queries about models: a cold model is not a fault, and looking keeps nothing in memory. And metrics for operators."""
-
 import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""The placement of models: proxies agree without communication, and a changed replica moves few models."""
-
 import math
 from pathlib import Path
 from socket import AF_INET

@@ -1,5 +1,3 @@
-"""The reason why a model is unavailable is the same word for the caller, in the log and in the metrics."""
-
 import logging
 from collections.abc import Callable
 from pathlib import Path

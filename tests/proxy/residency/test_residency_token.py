@@ -1,5 +1,3 @@
-"""The token that proves a proxy to eviction policies, from the file that the kubelet replaces."""
-
 import os
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Pools without a replica while there are no calls: the first caller waits for one, and no fault is reported."""
-
 import asyncio
 import socket
 from collections.abc import AsyncIterator

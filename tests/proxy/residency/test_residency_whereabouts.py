@@ -1,5 +1,3 @@
-"""`/models` shows each model that a caller can see: its place, since when, and why not. Looking loads nothing."""
-
 from datetime import UTC, datetime
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Triton's load generator, perf_analyzer."""
-
 import csv
 import os
 import subprocess

@@ -1,5 +1,3 @@
-"""A proxy's tables for one Triton: all of its models, for every member of a group."""
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path

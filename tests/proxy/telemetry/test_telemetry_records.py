@@ -1,5 +1,3 @@
-"""The log of calls: each line has the numbers of calls of each model, with those that were omitted."""
-
 import logging
 from collections import Counter
 from logging.handlers import BufferingHandler

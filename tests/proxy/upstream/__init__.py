@@ -1,1 +1,0 @@
-"""Tests of the proxy's connections to replicas."""

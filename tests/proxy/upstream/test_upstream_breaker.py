@@ -1,5 +1,3 @@
-"""When the breaker stops requests to a replica, and how one trial request closes it, whatever other requests do."""
-
 import asyncio
 from pathlib import Path
 from time import monotonic

@@ -1,5 +1,3 @@
-"""Health checks decide which replicas get calls, and feed readiness, metrics and the log."""
-
 import asyncio
 import logging
 import time

@@ -1,5 +1,3 @@
-"""The proxy reports what a preload replica could not load as a state, a metric and a log line. Calls continue."""
-
 import logging
 from pathlib import Path
 from time import monotonic

@@ -1,5 +1,3 @@
-"""The differences between objects, and their report."""
-
 from typing import Any
 
 import pytest

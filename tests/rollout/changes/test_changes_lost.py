@@ -1,5 +1,3 @@
-"""Callers and teams see their losses, by the same comparison that shows gains."""
-
 import json
 from fnmatch import fnmatchcase
 from itertools import product

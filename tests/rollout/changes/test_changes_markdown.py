@@ -1,5 +1,3 @@
-"""The page for reviewers: it is complete, fits a comment, and foreign text in it stays text."""
-
 import json
 import re
 from collections.abc import Sequence

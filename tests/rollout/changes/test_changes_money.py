@@ -1,5 +1,3 @@
-"""The cost of a change, for people and machines."""
-
 import copy
 import json
 from html import unescape

@@ -1,5 +1,3 @@
-"""Restarts and their kinds, and effects without a restart."""
-
 import json
 from itertools import pairwise
 from typing import Any

@@ -1,5 +1,3 @@
-"""Secrets that no report may show."""
-
 import json
 from typing import Any
 

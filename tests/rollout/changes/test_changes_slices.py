@@ -1,5 +1,3 @@
-"""Devices recorded in objects of any origin. Invalid records cause no failure."""
-
 from pathlib import Path
 from typing import Any
 

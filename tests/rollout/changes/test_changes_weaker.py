@@ -1,5 +1,3 @@
-"""The sentences about a weakened environment: new permissions, dropped requirements, new grants."""
-
 import json
 from functools import cache
 from pathlib import Path

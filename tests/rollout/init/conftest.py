@@ -1,5 +1,3 @@
-"""Shared by the tests of `tidegate init`: this code in a git repository, and the commands that people would run."""
-
 import os
 import shutil
 import subprocess

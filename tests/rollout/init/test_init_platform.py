@@ -1,5 +1,3 @@
-"""A platform from `tidegate init`, in which every command works."""
-
 import json
 import re
 import shutil

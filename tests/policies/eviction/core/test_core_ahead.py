@@ -1,5 +1,3 @@
-"""Loads ahead of calls: which models, when, and which models are evicted for them."""
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType

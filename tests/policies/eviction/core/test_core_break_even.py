@@ -1,5 +1,3 @@
-"""The policy break-even: early evictions, for which models, and when they pay."""
-
 from dataclasses import replace
 
 import pytest

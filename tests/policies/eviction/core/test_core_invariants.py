@@ -1,5 +1,3 @@
-"""The invariants of the core under random actions in any order."""
-
 import random
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""Pins, ensembles, failed loads and quarantine."""
-
 from dataclasses import replace
 
 import pytest

@@ -1,5 +1,3 @@
-"""Leases: their holders, their duration, and that leased models are never unloaded."""
-
 import pytest
 from tidegate_contracts import lease
 from tidegate_eviction.core.messages import Ticket, Unload

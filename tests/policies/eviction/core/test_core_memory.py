@@ -1,5 +1,3 @@
-"""Memory: what readings show of loaded, freed and leaked models."""
-
 from dataclasses import replace
 from typing import Any
 

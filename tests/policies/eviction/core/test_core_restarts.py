@@ -1,5 +1,3 @@
-"""Restarts of the policy, of Triton and of both, and SIGTERM."""
-
 from dataclasses import replace
 
 import pytest

@@ -1,5 +1,3 @@
-"""Evictions: which models, for which, when, and the responses to callers that get no memory."""
-
 from dataclasses import replace
 
 import pytest

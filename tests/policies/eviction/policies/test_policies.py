@@ -1,5 +1,3 @@
-"""Policies: which models they choose, and where policies come from."""
-
 import copy
 import importlib.metadata
 import random

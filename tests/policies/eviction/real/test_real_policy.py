@@ -1,5 +1,3 @@
-"""The policy as a process with a real Triton: what it loads, measures and frees, and which faults it survives."""
-
 import http.client
 import json
 import os

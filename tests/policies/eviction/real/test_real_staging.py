@@ -1,5 +1,3 @@
-"""Staging for a real Triton: it loads staged files, and keeps loaded models whatever happens to the files."""
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

@@ -1,5 +1,3 @@
-"""A simple holder of leases and caller of models."""
-
 import http.client
 import json
 import time

@@ -1,5 +1,3 @@
-"""A driver with a stand-in for Triton, and its reports."""
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

@@ -1,5 +1,3 @@
-"""Builds the stand-in for NVIDIA's management library."""
-
 import shutil
 import subprocess
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Access to the lease API: credentials, and what happens while the API server is down."""
-
 import asyncio
 import json
 import logging

@@ -1,5 +1,3 @@
-"""The core's descriptions of models: from the settings, the repository and measurements."""
-
 import shutil
 from pathlib import Path
 from typing import Any

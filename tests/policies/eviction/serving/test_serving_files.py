@@ -1,5 +1,3 @@
-"""The files: settings, measurements, the control secret. Invalid ones are refused or replaced, and all are atomic."""
-
 import asyncio
 import json
 import math

@@ -1,5 +1,3 @@
-"""The lease API over HTTP."""
-
 import asyncio
 import json
 import socket

@@ -1,5 +1,3 @@
-"""The whole policy with a stand-in for Triton: leases, loads, memory, faults."""
-
 import asyncio
 import logging
 import threading

@@ -1,5 +1,3 @@
-"""The metrics for Prometheus."""
-
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""The accuracy of `Retry-After` in a burst of calls."""
-
 import asyncio
 import random
 from collections.abc import Collection, Sequence

@@ -1,5 +1,3 @@
-"""Short traces."""
-
 from array import array
 from collections.abc import Sequence
 

@@ -1,5 +1,3 @@
-"""The output and the refusals of `simulate` and `generate`."""
-
 import json
 import re
 import shlex

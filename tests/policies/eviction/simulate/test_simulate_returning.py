@@ -1,5 +1,3 @@
-"""Callers who retry at `Retry-After` on generated days: who is served, and why others are not."""
-
 import random
 from collections import defaultdict
 from functools import partial

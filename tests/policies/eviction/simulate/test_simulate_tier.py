@@ -1,5 +1,3 @@
-"""The file cache of a simulated replica: the second load is fast, and the least recently read files are removed."""
-
 from dataclasses import replace
 
 import pytest

@@ -1,5 +1,3 @@
-"""Traces are read back as written, or refused with file and line. Synthetic traces match their parameters."""
-
 import gzip
 import itertools
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""A stager over real directories."""
-
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

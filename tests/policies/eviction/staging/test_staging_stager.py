@@ -1,5 +1,3 @@
-"""Files are copied before a load, the least recently read copies are removed, and faults only cost time."""
-
 import asyncio
 import errno
 import random

@@ -1,5 +1,3 @@
-"""Model control over gRPC: errors that distinguish a refusal, no response, and the end of Triton."""
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,5 +1,3 @@
-"""The driver: each command is carried out once, and its end is reported once, whatever Triton does."""
-
 import asyncio
 import re
 from dataclasses import replace

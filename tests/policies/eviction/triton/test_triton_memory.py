@@ -1,5 +1,3 @@
-"""Readings of memory: from the driver, or from Triton's processes. And the model that reads them."""
-
 import asyncio
 import json
 import os

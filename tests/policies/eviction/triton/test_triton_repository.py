@@ -1,5 +1,3 @@
-"""The repository: the content and the size of a load, and whether it has changed."""
-
 import json
 import os
 from pathlib import Path

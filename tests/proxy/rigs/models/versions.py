@@ -1,5 +1,3 @@
-"""Returns the number of the version that answers."""
-
 from typing import Any
 
 import numpy

@@ -123,10 +123,8 @@ def _stay(made: LocalEnvironment | World, text: str, show: Show) -> NoReturn:
 def _running(
     what: str, run: Callable[[Path], AbstractContextManager[Made]], *, stays: bool = False
 ) -> Iterator[tuple[Made, Show]]:
-    """Run something in a new temporary directory, and exit with one clear message and a code if it fails.
-
-    With `stays`, an interruption is the normal end (exit code 0), and the logs are kept.
-    """
+    """Run something in a new temporary directory, and exit with one clear message and a code if it fails. With `stays`,
+    an interruption is the normal end (exit code 0), and the logs are kept."""
     show = Show(Console())
     for number in SIGNALS:
         signal.signal(number, _interrupt)

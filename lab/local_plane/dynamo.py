@@ -83,10 +83,8 @@ class Dynamo:
 
 @contextmanager
 def dynamo(folder: Path, models: Sequence[str], options: Sequence[str] = ()) -> Iterator[Dynamo]:
-    """Run a Dynamo that serves these models until the block ends, with its files in a directory.
-
-    `options` are those of the workers, such as `--speedup-ratio 10`. Raises CannotBeHadError.
-    """
+    """Run a Dynamo that serves these models until the block ends, with its files in a directory. `options` are those of
+    the workers, such as `--speedup-ratio 10`. Raises CannotBeHadError."""
     python = environment("dynamo", "a real Dynamo (ai-dynamo)", GLIBC) / "bin" / "python"
     write_model(folder / "model")
     variables = (

@@ -76,11 +76,8 @@ def policy(
     options: Sequence[str] = (),
     packages: Sequence[str] = (),
 ) -> Iterator[Policy]:
-    """Run the policy with the settings in `root` until the block ends.
-
-    It listens at its server's address. `ports` are those of leases and admin, and 0 is any free port. `packages` are
-    directories with custom policies.
-    """
+    """Run the policy with the settings in `root` until the block ends. It listens at its server's address. `ports` are
+    those of leases and admin, and 0 is any free port. `packages` are directories with custom policies."""
     environment = os.environ | python_variables("policies/eviction", "contracts", "service", *packages)
     command: list[str | Path] = [sys.executable, "-m", eviction_process.MODULE, "serve", "--host", server.host]
     write_cluster(root / "cluster")

@@ -29,10 +29,8 @@ LISTED_BYTES = 256  # Memory for a model of a listing while that is made, in add
 
 @dataclass(eq=False)
 class ServerQueries:
-    """Answers queries about servers, as far as the caller can see them.
-
-    A listing of thousands of models takes turns with other work, and its memory counts as its caller's.
-    """
+    """Answers queries about servers, as far as the caller can see them. A listing of thousands of models takes turns
+    with other work, and its memory counts as its caller's."""
 
     _config: LiveConfig
     _shared: SharedState

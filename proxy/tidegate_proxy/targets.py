@@ -47,10 +47,8 @@ class Target:
 
 
 def origin_form(url: bytes) -> bytes:
-    """Return path and query of a target that also has scheme and host (RFC 9112, 3.2.2).
-
-    Any other target is returned unchanged.
-    """
+    """Return path and query of a target that also has scheme and host (RFC 9112, 3.2.2). Any other target is returned
+    unchanged."""
     if url[:1] == b"/" or (match := _ABSOLUTE.fullmatch(url)) is None:
         return url
     rest: bytes = match[1] or b"/"
@@ -70,10 +68,8 @@ def without_path(url: bytes, path: bytes) -> bytes:
 
 
 def plain_path(url: bytes) -> str | None:
-    """Return the path of a target without its query. Return None for a path of no kind of server.
-
-    Unnecessary percent-encoding is decoded once (RFC 3986, 6.2.2.2).
-    """
+    """Return the path of a target without its query. Return None for a path of no kind of server. Unnecessary
+    percent-encoding is decoded once (RFC 3986, 6.2.2.2)."""
     raw = url.partition(b"?")[0]
     if len(raw) > LONGEST or not raw.isascii():
         return None

@@ -30,7 +30,6 @@ class LinesASecond:
 
 class JsonLines(logging.Formatter):
     """Formats records as JSON objects. `extra={"said": …}` of a record becomes separate fields.
-
     `tidegate_contracts.log_fields` lists them."""
 
     def format(self, record: logging.LogRecord) -> str:

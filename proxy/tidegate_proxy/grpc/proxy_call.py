@@ -33,18 +33,14 @@ class GrpcContext:
     streams: ConcurrencyLimiter
 
     async def metadata(self, credential: bytes, server: str | None, deadline: Deadline) -> bytes:
-        """Return a server's metadata. Without a name, use the first server that the caller may see.
-
-        Raises Problem or UpstreamStatusError.
-        """
+        """Return a server's metadata. Without a name, use the first server that the caller may see. Raises Problem or
+        UpstreamStatusError."""
         routes = await self.servers.asked(credential, server)
         return _served(await call_replica(self.upstreams, routes[0].pool, _METADATA, b"", deadline))
 
     async def answer_without_lease(self, method: str, pool: Pool, asked: RequestedModel, deadline: Deadline) -> bytes:
-        """Return an on-demand model's readiness, or its statistics, which are empty if it is not loaded.
-
-        Raises Problem or UpstreamStatusError.
-        """
+        """Return an on-demand model's readiness, or its statistics, which are empty if it is not loaded. Raises Problem
+        or UpstreamStatusError."""
         assert pool.leases is not None
         if method == "ModelReady":
             return integer(1, 1) if await pool.leases.is_ready(asked.model) else b""

@@ -28,10 +28,8 @@ def scope_of(
     transport: asyncio.Transport,
     root_path: str = "",
 ) -> dict[str, Any]:
-    """Return the ASGI scope of a request. `root_path` is the prefix that was removed from its URL.
-
-    Raises httptools.HttpParserError or UnicodeDecodeError for an invalid URL.
-    """
+    """Return the ASGI scope of a request. `root_path` is the prefix that was removed from its URL. Raises
+    httptools.HttpParserError or UnicodeDecodeError for an invalid URL."""
     parsed = httptools.parse_url(url)
     path = parsed.path.decode("ascii")
     server, client = transport.get_extra_info("sockname"), transport.get_extra_info("peername")

@@ -238,10 +238,8 @@ class ClientConnection(Caller):
         return size is not None and at + int(size[0], 16) > self._server.shared.body_limit_bytes
 
     def _pass_over(self, data: bytes, found: httptools.HttpParserUpgrade) -> None:
-        """Ignore requests for another protocol (RFC 9110, 7.8). Many clients send `Upgrade: h2c` first.
-
-        The parser assumes that such a request has no body, and that the data after it belongs to the other protocol.
-        """
+        """Ignore requests for another protocol (RFC 9110, 7.8). Many clients send `Upgrade: h2c` first. The parser
+        assumes that such a request has no body, and that the data after it belongs to the other protocol."""
         while True:
             head, self._framing = self._framing, b""
             if not head:  # CONNECT

@@ -36,10 +36,8 @@ class Stream:
         """Handle data. Call `connection.credit` when it is processed."""
 
     def reset_received(self, code: int | None, processed: bool) -> None:
-        """Handle a reset by the peer, or a lost connection (`code` is None).
-
-        Not `processed`: the peer has not begun to process the request.
-        """
+        """Handle a reset by the peer, or a lost connection (`code` is None). Not `processed`: the peer has not begun to
+        process the request."""
 
     @property
     def unsent_held(self) -> int:

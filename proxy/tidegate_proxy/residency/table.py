@@ -33,10 +33,8 @@ class LeaseTable:
         self.models: dict[str, ModelLeases] = {}
 
     def find(self, model: str, now: float, tried: Sequence[Replica] = (), sequence: bool = False) -> Lease | None:
-        """Return a lease under which a request can begin now. Of several, return that of the least busy replica.
-
-        All requests of a `sequence` get the same lease while it lasts.
-        """
+        """Return a lease under which a request can begin now. Of several, return that of the least busy replica. All
+        requests of a `sequence` get the same lease while it lasts."""
         found = self.models.get(model)
         if found is None:
             return None
@@ -78,18 +76,14 @@ class LeaseTable:
         return here is not None and replica.listed and here.accepts and not here.silent
 
     def leaves(self, replica: Replica) -> bool:
-        """Return whether a replica leaves: its policy reports so, or it is unlisted although its policy responds.
-
-        A silent policy makes its pod unready, so its replica is unlisted too, although the server goes on.
-        """
+        """Return whether a replica leaves: its policy reports so, or it is unlisted although its policy responds. A
+        silent policy makes its pod unready, so its replica is unlisted too, although the server goes on."""
         here = self.replicas.get(replica)
         return here is not None and (not here.accepts or (not replica.listed and not here.silent))
 
     def in_order(self, model: str, tried: Sequence[Replica] = ()) -> list[ReplicaLeases]:
-        """Return the replicas at which to request a lease: those that take requests and were not tried.
-
-        Replicas that stay come first, then those at which the model is warm, then by rank.
-        """
+        """Return the replicas at which to request a lease: those that take requests and were not tried. Replicas that
+        stay come first, then those at which the model is warm, then by rank."""
         now = monotonic()
         by_name = {
             replica.name: here

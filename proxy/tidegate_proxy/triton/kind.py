@@ -42,10 +42,8 @@ LOST_CODES = frozenset({5, 14})  # gRPC's: NOT_FOUND, UNAVAILABLE.
 
 
 class _Envelope(msgspec.Struct):
-    """The body of `/predict`, as the clients of Domino's reference implementation send it.
-
-    Its payload is the body of a v2 inference request. An empty version leaves the choice to the traffic's shares.
-    """
+    """The body of `/predict`, as the clients of Domino's reference implementation send it. Its payload is the body of a
+    v2 inference request. An empty version leaves the choice to the traffic's shares."""
 
     inference_server_name: str
     model_name: str

@@ -13,10 +13,8 @@ LONGEST_PAUSE = 30.0
 
 
 def again_seconds(away: float) -> float:
-    """Return when to retry something that has been unavailable for `away` seconds.
-
-    A caller that obeys each time is late by at most one second or a quarter of the outage.
-    """
+    """Return when to retry something that has been unavailable for `away` seconds. A caller that obeys each time is
+    late by at most one second or a quarter of the outage."""
     return min(LONGEST_PAUSE, max(FIRST_PAUSE, away / 4))
 
 
@@ -32,10 +30,8 @@ class Trial:
 
 
 class Breaker:
-    """The circuit breaker of one replica: opens after consecutive failures, then lets one trial through.
-
-    Failed health checks take precedence: they keep the breaker open until a check succeeds. `now` is monotonic.
-    """
+    """The circuit breaker of one replica: opens after consecutive failures, then lets one trial through. Failed health
+    checks take precedence: they keep the breaker open until a check succeeds. `now` is monotonic."""
 
     __slots__ = ("_opened", "_pause", "_silent", "_trial", "_until", "failures", "why")
 

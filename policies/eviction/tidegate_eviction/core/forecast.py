@@ -92,11 +92,8 @@ def _begins_at(pool: Pool, leaves: Model) -> float:
 
 
 def _wanted(pool: Pool, leaves: Model) -> list[tuple[float, float, str]]:
-    """Return a heap of when each model is wanted, from and until.
-
-    It has queued models while a caller waits, models with returning callers from their return, and the model whose
-    caller leaves.
-    """
+    """Return a heap of when each model is wanted, from and until. It has queued models while a caller waits, models
+    with returning callers from their return, and the model whose caller leaves."""
     found = [(max(leaves.due, leaves.failures.not_before), math.inf, leaves.name)]
     for model in pool.by_state[State.QUEUED].values():
         until = max((waiter.ticket.deadline for waiter in model.waiters.values()), default=-math.inf)

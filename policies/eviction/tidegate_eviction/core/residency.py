@@ -17,11 +17,8 @@ _ROUNDS = 4
 
 
 class Residency:
-    """The resident models of one replica, and the leases on them.
-
-    Time never goes back: an earlier `now` counts as the latest one. Nothing is loaded or unloaded before the first
-    `recover`.
-    """
+    """The resident models of one replica, and the leases on them. Time never goes back: an earlier `now` counts as the
+    latest one. Nothing is loaded or unloaded before the first `recover`."""
 
     def __init__(self, settings: PoolSettings, incarnation: str, now: float = 0.0) -> None:
         self._pool = Pool(settings, now)
@@ -79,10 +76,8 @@ class Residency:
         *,
         spare: bool = False,
     ) -> tuple[Step, lease.Granted | lease.Refusal | Ticket]:
-        """Return a lease, a refusal, or a ticket, whose `Answered` follows in a later step.
-
-        `room_seconds` is the part of the wait in which memory must become free. `spare` requests unused memory only.
-        """
+        """Return a lease, a refusal, or a ticket, whose `Answered` follows in a later step. `room_seconds` is the part
+        of the wait in which memory must become free. `spare` requests unused memory only."""
         pool = self._pool
         with self._stepping.at(now) as step:
             found = pool.models.get(model)

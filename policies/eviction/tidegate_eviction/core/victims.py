@@ -16,11 +16,8 @@ from .pool import Model, Pool
 
 
 class VictimSelector:
-    """Chooses the victims for all decisions of one moment.
-
-    With `forced` only leases protect models. `wanted` are the pieces of the model that needs the memory: they free
-    nothing.
-    """
+    """Chooses the victims for all decisions of one moment. With `forced` only leases protect models. `wanted` are the
+    pieces of the model that needs the memory: they free nothing."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -31,10 +28,8 @@ class VictimSelector:
     def choose(
         self, needed: int, *, forced: bool = False, wanted: Collection[str] = (), is_plan: bool = False
     ) -> list[Model]:
-        """Return models whose eviction frees `needed` bytes, or none if all evictable ones are not enough.
-
-        With `is_plan` nothing is evicted, and a custom policy is not called, because it may be slow.
-        """
+        """Return models whose eviction frees `needed` bytes, or none if all evictable ones are not enough. With
+        `is_plan` nothing is evicted, and a custom policy is not called, because it may be slow."""
         candidates = self._candidates(self._models(forced)[0], wanted)
         if freed_by(candidates) < needed:
             return []

@@ -49,10 +49,8 @@ class KeptFile:
 
 
 def kept_secret(path: Path) -> str:
-    """Return the secret in a file, created if it does not exist. Raises OSError.
-
-    An existing secret stays, because a running server uses it.
-    """
+    """Return the secret in a file, created if it does not exist. Raises OSError. An existing secret stays, because a
+    running server uses it."""
     try:
         kept = path.read_text("ascii")
     except (FileNotFoundError, UnicodeDecodeError):

@@ -95,11 +95,8 @@ class ObjectSource:
         return [path for path in self.listing().folders if "/" not in path]
 
     def listing(self, without: Collection[str] = ()) -> Listing:
-        """Return everything except the content of these top-level directories.
-
-        An empty object named like a version stands for an empty directory, as consoles create them. Ensembles have such
-        directories.
-        """
+        """Return everything except the content of these top-level directories. An empty object named like a version
+        stands for an empty directory, as consoles create them. Ensembles have such directories."""
         files = [file for file in self.files if file.path and file.path.partition("/")[0] not in without]
         empty = {file.path for file in files if not file.size and file.path.isdecimal()}
         above = (str(folder) for file in files for folder in PurePosixPath(file.path).parents)

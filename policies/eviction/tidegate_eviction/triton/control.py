@@ -142,10 +142,8 @@ class TritonControl:
     async def load(
         self, model: str, seconds: float | None, config: str | None = None, files: Mapping[str, bytes] | None = None
     ) -> None:
-        """Load a model. `config` (JSON) replaces its config.pbtxt, and `files` its directory.
-
-        Raises RefusedError if the load failed, and another ServerCallError if that is unknown.
-        """
+        """Load a model. `config` (JSON) replaces its config.pbtxt, and `files` its directory. Raises RefusedError if
+        the load failed, and another ServerCallError if that is unknown."""
         request = messages.RepositoryModelLoadRequest(model_name=model)
         if config is not None:
             request.parameters["config"].string_param = config

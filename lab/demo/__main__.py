@@ -104,7 +104,6 @@ def _show(
     perform: Callable[[Made, Show], None],
     more: str,
 ) -> None:
-    """Run something, play its scenes, and print `more` at the end."""
     with _running(what, run) as (made, show):
         perform(made, show)
     show.print(more)

@@ -59,7 +59,6 @@ class Network:
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine reaches it."""
         return self.address == "127.0.0.1"
 
 

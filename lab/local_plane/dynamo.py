@@ -44,11 +44,9 @@ class Dynamo:
 
     @property
     def http(self) -> str:
-        """Host and port of its HTTP side."""
         return f"{HOST}:{self.http_port}"
 
     def get(self, path: str) -> tuple[int, Any]:
-        """Return the status and the JSON of a response."""
         response = self._get(path)
         return response.status, response.json()
 
@@ -60,7 +58,6 @@ class Dynamo:
             return set()
 
     def in_flight(self, model: str) -> int:
-        """Return the number of requests in progress for a model."""
         text = self._get("/metrics").data.decode()
         name = re.escape(f'dynamo_frontend_inflight_requests{{model="{model}"}}')
         found = re.search(rf"^{name} (\d+)$", text, re.MULTILINE)

@@ -26,7 +26,6 @@ class ObjectStore:
 
     @property
     def url(self) -> str:
-        """Address of its S3 API."""
         return f"http://{HOST}:{self.port}"
 
     @property

@@ -29,7 +29,6 @@ class Policy:
 
     @property
     def leases(self) -> str:
-        """Host and port of its leases."""
         return f"{self.host}:{self.lease_port}"
 
     def listing(self) -> lease.Listing:
@@ -41,7 +40,6 @@ class Policy:
 
     @property
     def admin(self) -> str:
-        """Host and port of its probes and metrics."""
         return f"{self.host}:{self.admin_port}"
 
 

@@ -56,7 +56,6 @@ class Process:
         return self.popen.pid
 
     def resident_bytes(self) -> int:
-        """Return its bytes in RAM."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
@@ -126,12 +125,10 @@ class Server:
 
     @property
     def http(self) -> str:
-        """Host and port of its HTTP side."""
         return f"{self.host}:{self.http_port}"
 
     @property
     def grpc(self) -> str:
-        """Host and port of its gRPC side."""
         return f"{self.host}:{self.grpc_port}"
 
 

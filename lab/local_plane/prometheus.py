@@ -32,7 +32,6 @@ class Prometheus:
 
     @property
     def url(self) -> str:
-        """Address of its API."""
         return f"http://{HOST}:{self.port}"
 
     def ask(self, path: str, **fields: Any) -> Any:

@@ -41,12 +41,10 @@ class Proxy(Server):
 
     @property
     def ports(self) -> tuple[int, int, int]:
-        """The ports of HTTP, gRPC and admin."""
         return self.http_port, self.grpc_port, self.admin_port
 
     @property
     def admin(self) -> str:
-        """Host and port of its probes and metrics."""
         return f"{HOST}:{self.admin_port}"
 
 

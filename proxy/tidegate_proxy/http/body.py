@@ -25,7 +25,6 @@ class Caller(AccountedConnection):
     """A caller's connection, as its requests see it."""
 
     def is_active(self, request: Any) -> bool:
-        """Return whether it is this request's turn to be answered."""
         raise NotImplementedError
 
     def ended(self, request: Any) -> None:

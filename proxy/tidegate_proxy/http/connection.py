@@ -50,7 +50,6 @@ class HttpServer:
         self.targets = KnownTargets(self.path)
 
     def connection(self) -> "ClientConnection":
-        """Return the proxy's end of a new connection."""
         return ClientConnection(self)
 
 

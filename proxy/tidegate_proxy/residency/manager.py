@@ -193,7 +193,6 @@ class LeaseManager:
 
     @property
     def sleeps(self) -> bool:
-        """Whether the pool has no replica because it gets no calls. The next call brings one."""
         return self._config.wake_seconds is not None and not self.table.replicas
 
     # --- acquiring

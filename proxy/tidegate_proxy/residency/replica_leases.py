@@ -242,7 +242,6 @@ class ReplicaLeases:
         self._on_dropped(lease)
 
     def doubt(self) -> None:
-        """Use no lease here until the policy has confirmed it, because the server has just failed a request."""
         if (now := monotonic()) < self._doubted + DOUBT_SECONDS:
             return
         self._doubted = now
@@ -251,12 +250,10 @@ class ReplicaLeases:
         self._hurry.set()
 
     def mark_unresponsive(self) -> None:
-        """Fail callers that wait for a lease here, and use no lease, because the server does not respond."""
         self.doubt()
         self._acquiring.fail(PolicyError(_NOT_USED))
 
     def doubt_one(self, lease: Lease) -> None:
-        """Use this lease no more until the policy has confirmed it, because the server does not know the model."""
         if (now := monotonic()) < lease.doubted + DOUBT_SECONDS:
             return
         lease.doubted = now

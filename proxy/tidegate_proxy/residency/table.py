@@ -50,7 +50,6 @@ class LeaseTable:
         return min(able, key=lambda each: each.replica.in_flight, default=None)
 
     def at(self, model: str, replica: Replica, now: float) -> Lease | None:
-        """Return the held lease on a model at this replica, if any."""
         here = self.replicas.get(replica)
         lease = None if here is None else here.leases.get(model)
         return lease if lease is not None and lease.held and now < lease.until else None

@@ -131,7 +131,6 @@ class TritonKind(ServerKind):
     speaks_v2 = True
 
     def parse_path(self, path: str) -> Target | None:
-        """Return the target of a path. None for a path of another protocol."""
         if path == "/predict":
             return _PREDICT
         match = _PATH.fullmatch(path)
@@ -215,7 +214,6 @@ class TritonKind(ServerKind):
         return pool.leases is not None
 
     def says_lost_over_grpc(self, code: int, headers: bytes) -> bool:
-        """Return whether a gRPC status and its headers report that the replica does not have the model."""
         return code in LOST_CODES and LOST.search(headers) is not None
 
     def problem_body(self, problem: Problem, request_id: str) -> tuple[str, bytes]:

@@ -244,7 +244,6 @@ class Residency:
         return sum(len(model.leases) for model in self._pool.holding())
 
     def state(self, model: str) -> State:
-        """Return the state of a model."""
         found = self._pool.models.get(model)
         return State.UNKNOWN if found is None else found.state
 

@@ -75,7 +75,6 @@ class VictimSelector:
         return victims, loss(self._pool, victims)
 
     def all(self) -> list[Model]:
-        """Return all models that can be evicted now."""
         return self._taken(self._candidates(self._models(False)[0], ()))
 
     def due(self, needed: int, *, forced: bool = False, wanted: Collection[str] = ()) -> float:

@@ -89,7 +89,6 @@ class ClusterKeys:
             await asyncio.wait({self._first})
 
     async def follow(self) -> None:
-        """Read the keys periodically."""
         while True:
             await asyncio.sleep(PAUSE_SECONDS if self._failure else REFRESH_SECONDS)
             await self.refresh()
@@ -173,7 +172,6 @@ class Callers:
         self._is_strict = bool(os.environ.get(eviction_process.KEYS_REQUIRED))
 
     async def follow(self) -> None:
-        """Read the cluster's keys periodically."""
         await self.keys.tried()
         if not self.keys.known:
             until = "no lease is granted" if self._is_strict else "only the network policies protect the lease port"

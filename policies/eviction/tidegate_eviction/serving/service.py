@@ -130,7 +130,6 @@ class EvictionService:
             self._wake.clear()
 
     def configure(self) -> None:
-        """Give the settings and the models to the core."""
         self._configured = self.settings
         self._do(self.residency.configure(self._pool_settings(self.settings), self._specs, monotonic()))
 
@@ -190,7 +189,6 @@ class EvictionService:
         self._do(self.residency.leave(monotonic()))
 
     def listing(self) -> lease.Listing:
-        """Return the models in the slice."""
         return self.residency.listing(monotonic(), platform.node())
 
     # Reports and queries of the driver

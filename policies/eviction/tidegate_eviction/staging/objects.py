@@ -54,7 +54,6 @@ class ObjectStore:
         return self._read[path, mark]
 
     def chunks(self, path: str, size: int) -> Iterator[bytes]:
-        """Yield the content of an object of this size."""
         if size:
             with self._explained(path):
                 for chunk in obstore.get(self._store, path).stream(min_chunk_size=CHUNK_BYTES):

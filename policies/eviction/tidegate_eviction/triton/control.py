@@ -65,7 +65,6 @@ class ModelIndex:
         return tuple(sorted(each.version for each in self.models.get(model, ()) if each.state == state))
 
     def having(self, state: str) -> frozenset[str]:
-        """Return the models with a version in a state."""
         return frozenset(name for name in self.models if self.in_state(name, state))
 
     def why_not(self, model: str) -> str:

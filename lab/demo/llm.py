@@ -63,8 +63,7 @@ class LanguagePlane:
 
 @contextmanager
 def language_plane(root: Path) -> Iterator[LanguagePlane]:
-    """Run the definition's proxy and models in a directory until the block ends. Raises CannotBeHadError and
-    ProcessError."""
+    """Run the definition's proxy and models until the block ends. Raises CannotBeHadError and ProcessError."""
     definition = read_definition(DEFINITION)
     (stack,) = definition.stacks
     key, names = new_key(), root / "names" / "pools.json"

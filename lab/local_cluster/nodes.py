@@ -64,8 +64,7 @@ def mig_mixed(name: str, product: str, gpus: int, slices: Mapping[str, int]) -> 
 def mig_layouts(
     name: str, product: str, gpus: int, layouts: Layouts, *, labels: Labels | None = None
 ) -> KubernetesObject:
-    """Return a node with MIG strategy mixed. `layouts` has numbers of GPUs and their slices. The other GPUs are
-    whole."""
+    """Return a node with MIG strategy mixed. `layouts` has numbers of GPUs and their slices. Other GPUs are whole."""
     devices = Counter({GPU: gpus - sum(count for count, _ in layouts)})
     for cut, slices in layouts:
         for profile, count in slices.items():

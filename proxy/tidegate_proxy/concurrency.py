@@ -31,8 +31,7 @@ TIMES_FREE_FOR_CALLERS = 7
 
 
 class ReceiveBuffer:
-    """The buffer that a loop reads into. It is copied before the next read. A slice of a map is bytes, without an
-    intermediate memoryview."""
+    """A loop's receive buffer, copied before the next read. Slices of a map are bytes, without a memoryview."""
 
     def __init__(self) -> None:
         self.map = mmap.mmap(-1, 256 * 1024)

@@ -47,8 +47,7 @@ class Target:
 
 
 def origin_form(url: bytes) -> bytes:
-    """Return path and query of a target that also has scheme and host (RFC 9112, 3.2.2). Any other target is returned
-    unchanged."""
+    """Return the path and query of a target with scheme and host (RFC 9112, 3.2.2), or any other target unchanged."""
     if url[:1] == b"/" or (match := _ABSOLUTE.fullmatch(url)) is None:
         return url
     rest: bytes = match[1] or b"/"

@@ -26,8 +26,7 @@ class TokenError(Exception):
 
 
 def read_keys(document: Mapping[str, Any]) -> list[jwt.PyJWK]:
-    """Return the signing keys of a JWK set (RFC 7517), each with its only algorithm. Other keys are left out. Raises
-    TokenError if none is left."""
+    """Return a JWK set's signing keys (RFC 7517), each with its algorithm. Raises TokenError if there is none."""
     published = document.get("keys")
     if not isinstance(published, list):
         raise TokenError("the response is not a JWK set")

@@ -33,8 +33,7 @@ class GrpcContext:
     streams: ConcurrencyLimiter
 
     async def metadata(self, credential: bytes, server: str | None, deadline: Deadline) -> bytes:
-        """Return a server's metadata. Without a name, use the first server that the caller may see. Raises Problem or
-        UpstreamStatusError."""
+        """Return a server's metadata, by default the first visible one's. Raises Problem or UpstreamStatusError."""
         routes = await self.servers.asked(credential, server)
         return _served(await call_replica(self.upstreams, routes[0].pool, _METADATA, b"", deadline))
 

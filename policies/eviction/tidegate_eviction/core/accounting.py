@@ -143,8 +143,7 @@ class CapacityLedger:
             self.total -= self.margins.pop(model, 0)
 
     def leave(self, model: str, pieces: Iterable[str]) -> tuple[str, ...]:
-        """Remove a model's use of pieces. Return the pieces that no other model needs. They stay charged until
-        `drop`."""
+        """Remove a model's use of pieces. Return those that no other model needs. They stay charged until `drop`."""
         gone = []
         for piece in pieces:
             users = self.users[piece]
@@ -169,8 +168,7 @@ class CapacityLedger:
         return sum(self.charges.get(piece, 0) for piece in pieces)
 
     def describe(self, pieces: Iterable[str], wanted: Collection[str]) -> tuple[int, tuple[SharedPart, ...]]:
-        """Return the bytes that evicting these pieces frees, without `wanted` ones: immediately, and together with
-        others."""
+        """Return the bytes that evicting these pieces, except `wanted`, frees: immediately, and with others."""
         alone, shared = 0, []
         for piece in pieces:
             if piece in wanted:

@@ -123,8 +123,7 @@ def _room_to_come(pool: Pool) -> list[tuple[float, int]]:
 
 
 def _may_go_at(pool: Pool, model: Model) -> float:
-    """Return when a resident model can probably be evicted. A model in steady use stays in use for as long again as so
-    far."""
+    """Return when a resident model can probably be evicted. One in steady use stays in use for as long again."""
     candidate, limit, settings = model.candidate, pool.idle_limit(model), pool.settings
     silent = _STEADY_GAPS * candidate.gap_seconds + settings.lease_seconds / RENEWALS_PER_LEASE
     at = pool.likely_at(model)

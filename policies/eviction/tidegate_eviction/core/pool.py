@@ -338,8 +338,7 @@ class Pool:
         return min(lease, limit + lease / RENEWALS_PER_LEASE) + LOOK_SECONDS
 
     def likely_at(self, model: Model) -> float:
-        """Return when a resident model can probably be evicted. It can be earlier than its leases end, if their holders
-        report no use."""
+        """Return when a model can probably be evicted: before its leases end, if their holders report no use."""
         at, candidate, settings = model.evictable_at, model.candidate, self.settings
         if at <= self.now or at == math.inf:
             return at

@@ -188,8 +188,7 @@ class Residency:
         return frozenset(self._pool.by_state[State.RESIDENT])
 
     def memory(self, used_bytes: int, now: float) -> Step:
-        """Report the bytes in use: every second while `reading_wanted`, otherwise about every ten seconds, and after
-        each load and unload."""
+        """Report the bytes in use: every second while `reading_wanted`, else about every ten, and after loads and unloads."""
         pool = self._pool
         with self._stepping.at(now) as step:
             if pool.settings.measures and pool.ready:

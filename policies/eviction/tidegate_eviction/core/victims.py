@@ -58,15 +58,13 @@ class VictimSelector:
         return self._taken(best)
 
     def choose_ahead(self, needed: int, model: Model) -> list[Model]:
-        """Return evictable models that free `needed` bytes, if that costs their callers less than a cold load of the
-        other model."""
+        """Return evictable models that free `needed` bytes, if that costs less than a cold load of the model."""
         victims, lost = self._cheapest(self._models(False)[0], needed, model)
         saved = min(self._pool.load_estimate(model), self._pool.settings.wait_seconds)
         return self._taken(victims if lost < saved else [])
 
     def _cheapest(self, models: list[Model], needed: int, wanted: Model) -> tuple[list[Candidate], float]:
-        """Return the policy's choice of these models and the loss of their callers. No models at infinite loss if they
-        are not enough."""
+        """Return the policy's choice and the loss of their callers. No models at infinite loss if they are too few."""
         candidates = self._candidates(models, wanted.pieces)
         if freed_by(candidates) < needed:
             return [], math.inf
@@ -141,8 +139,7 @@ class VictimSelector:
         return found
 
     def _taken(self, victims: list[Candidate]) -> list[Model]:
-        """Return these models and exclude them from now on. Parts come first, so that one unload covers shared
-        pieces."""
+        """Return these models and exclude them from now on. Parts come first, so that one unload covers them."""
         models = [self._pool.models[victim.name] for victim in victims]
         self._gone.update(model.name for model in models)
         return sorted(models, key=lambda model: len(model.held))

@@ -123,8 +123,7 @@ class SimulatedReplica:
         self._do(self._core.tick(self._clock.now))
 
     def acquire(self, which: int, holder: str, room_seconds: float | None, on_answer: OnAnswer) -> None:
-        """Request a lease. Requests of one proxy within a second wait together. `on_answer` gets the response, and
-        whether it was immediate."""
+        """Request a lease. Requests of a proxy within a second share it. `on_answer` gets it, and if it was immediate."""
         ask, now = (which, holder, room_seconds), self._clock.now
         began, number = self._began.get(ask, (-FOR_EVER, 0))
         if now - began < TOGETHER_SECONDS and number in self._tickets:

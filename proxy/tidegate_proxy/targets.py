@@ -55,11 +55,8 @@ def origin_form(url: bytes) -> bytes:
 
 
 def without_path(url: bytes, path: bytes) -> bytes:
-    """Return a target in origin form without the path below which the proxy is exposed, which is removed once.
-
-    Any other target is returned unchanged, also one that spells the path differently (encoded, `//`), because nothing
-    else here would parse it.
-    """
+    """Return a target in origin form without the path below which the proxy is exposed, which is removed once. Any
+    other spelling (encoded, `//`) is returned unchanged, because nothing else here would parse it."""
     rest = url.removeprefix(path)
     if len(rest) == len(url) or rest[:1] not in (b"/", b"?", b""):
         return url

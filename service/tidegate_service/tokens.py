@@ -68,12 +68,8 @@ def verified_claims(
     issuer: str | None = None,
     ended: float | None = None,
 ) -> dict[str, Any]:
-    """Return the claims of a token that a key has signed for one of these audiences. Raises TokenError.
-
-    The key decides the algorithm. A token that names another one (`none`, or HMAC with the public key as its secret) is
-    refused before anything is computed. `issuer` is not compared if it is None. `ended` replaces `now` for the token's
-    expiry.
-    """
+    """Return the claims of a token that a key has signed for one of these audiences. Raises TokenError, also if it
+    names another algorithm than the key's. `issuer` None is not compared. `ended` replaces `now` for the expiry."""
     options: Any = _OPTIONS | {"require": ["aud", "exp", "sub", *(["iss"] if issuer else [])]}
     try:
         claims: dict[str, Any] = jwt.decode(

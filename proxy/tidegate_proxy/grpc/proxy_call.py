@@ -21,11 +21,8 @@ _EXTENSIONS = 3  # Of ServerMetadataResponse.
 
 @dataclass
 class GrpcContext:
-    """State shared by all calls. Its methods return the response messages for requests about servers.
-
-    The messages contain only what the caller may see. Streams have separate slots, `streams`, so that idle streams do
-    not block other calls.
-    """
+    """State shared by all calls. Its methods return responses to requests about servers, with only what the caller may
+    see. Streams have separate slots, `streams`, so that idle ones do not block other calls."""
 
     shared: SharedState
     upstreams: Upstreams

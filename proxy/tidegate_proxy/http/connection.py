@@ -480,11 +480,8 @@ class ClientConnection(Caller):
 
 
 class SkipFirstHead:
-    """Ignores a request's `Upgrade`: hides the first head from the connection, and forwards later parser events.
-
-    The parser stops after the head of such a request. Therefore a second parser continues: first it gets a head that
-    announces the same body, then the data that followed the caller's head.
-    """
+    """Ignores a request's `Upgrade`. The parser stops after its head, so a second one continues. It first gets a head
+    that announces the same body, which this hides from the connection, then the data after the caller's head."""
 
     def __init__(self, connection: Any) -> None:
         self._is_through = False

@@ -94,11 +94,8 @@ class LeaseTable:
 
 
 class Rebalancer:
-    """Once a second, gives up unused leases, gives hot models a second replica and moves models to better replicas.
-
-    The best replica is the one that ranks highest, so that proxies converge and a new replica gets its share if it has
-    spare memory. Models also move away from a replica that leaves.
-    """
+    """Once a second, gives up unused leases and gives hot models a second replica. Moves models away from one that
+    leaves, and to the one that ranks highest if it has spare memory, so that proxies converge."""
 
     def __init__(self, table: LeaseTable) -> None:
         self._table = table

@@ -165,11 +165,8 @@ class TritonKind(ServerKind):
         return f"/v2/models/{model}/config".encode()
 
     def alias(self, config: bytes, alias: str) -> tuple[str, str]:
-        """Return the parameter of config.pbtxt that is the alias, and its value. Raises ValueError.
-
-        Contract with the publisher: an entry of `parameters` whose key is `ALIAS_PARAMETER` and the alias, and whose
-        `string_value` is the number of the version.
-        """
+        """Return the alias's parameter of config.pbtxt, and its value. Raises ValueError. The publisher writes the key,
+        `ALIAS_PARAMETER` and the alias, and the version's number as `string_value`."""
         parameter = ALIAS_PARAMETER + alias
         try:
             parameters = msgspec.json.decode(config).get("parameters", {})
@@ -185,11 +182,8 @@ class TritonKind(ServerKind):
             raise ValueError("the model's configuration cannot be read") from error
 
     async def sequence_of(self, headers: bytes, unpacked: Unpacked) -> bytes | None:
-        """Return the id of the request's sequence. None without one. Raises Problem.
-
-        All requests of a sequence must reach the replica that has its state. Protocol: Triton's sequence extension of
-        KServe v2, `parameters.sequence_id`, a number or a string. 0 and "" mean none.
-        """
+        """Return a request's sequence, whose state only one replica has (None: no sequence). Raises Problem. In
+        Triton's extension of KServe v2, `parameters.sequence_id` is a number or a string. 0 and "" mean none."""
         fields = {}
         for line in headers.split(b"\r\n"):
             name, _, value = line.partition(b": ")

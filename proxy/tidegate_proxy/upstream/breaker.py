@@ -85,11 +85,8 @@ class Breaker:
         return self._until == inf
 
     def answered(self, now: float) -> None:
-        """Count a successful health check.
-
-        If calls have opened the breaker, only a call can close it, because a live replica can still fail calls. Without
-        calls it closes on probation after a while, and the next failed call opens it again.
-        """
+        """Count a successful health check. It cannot close a breaker that calls have opened, because a live replica can
+        fail calls. Without calls it closes on probation after a while: the next failed call opens it."""
         silent, self._silent = self._silent, 0
         if self.is_unresponsive():
             self._close()

@@ -135,11 +135,8 @@ class Residency:
         versions: tuple[int, ...] = (),
         copied_seconds: float = 0.0,
     ) -> Step:
-        """Report the end of a `Load`: its error, or the growth of memory and the loaded versions.
-
-        The growth is used only if nothing else ran meanwhile. `copied_seconds` is the time of copying, which the next
-        load saves. Unknown numbers are ignored.
-        """
+        """Report the end of a `Load`: its error, or the versions and the growth of memory, used only if nothing else
+        ran. The next load saves `copied_seconds`. Unknown numbers are ignored."""
         pool = self._pool
         with self._stepping.at(now) as step:
             model = pool.loads.pop(number, None)
@@ -188,7 +185,7 @@ class Residency:
         return frozenset(self._pool.by_state[State.RESIDENT])
 
     def memory(self, used_bytes: int, now: float) -> Step:
-        """Report the bytes in use: every second while `reading_wanted`, else about every ten, and after loads and unloads."""
+        """Report the bytes in use: every second while `reading_wanted`, else about every ten, and after (un)loads."""
         pool = self._pool
         with self._stepping.at(now) as step:
             if pool.settings.measures and pool.ready:

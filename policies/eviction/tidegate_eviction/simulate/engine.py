@@ -123,7 +123,7 @@ class SimulatedReplica:
         self._do(self._core.tick(self._clock.now))
 
     def acquire(self, which: int, holder: str, room_seconds: float | None, on_answer: OnAnswer) -> None:
-        """Request a lease. Requests of a proxy within a second share it. `on_answer` gets it, and if it was immediate."""
+        """Request a lease. A proxy's requests within a second share it. `on_answer` gets it, and if that was quick."""
         ask, now = (which, holder, room_seconds), self._clock.now
         began, number = self._began.get(ask, (-FOR_EVER, 0))
         if now - began < TOGETHER_SECONDS and number in self._tickets:

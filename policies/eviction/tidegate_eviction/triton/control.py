@@ -259,11 +259,8 @@ class IndexWatcher:
             pause = self._longer(pause)
 
     async def unloads(self, names: Sequence[str], refused: str = "", accepted: Collection[str] = ()) -> str | None:
-        """Return how an unload ended: None, or the error. `refused` is Triton's error, if any.
-
-        The index does not list a model without a directory. It counts as unloaded if it is in `accepted`, the models
-        whose call Triton accepted, or if Triton does not serve it.
-        """
+        """Return how an unload ended: None, or the error. `refused` is Triton's error. A model that the index does not
+        list counts as unloaded if its call was `accepted`, or if Triton does not serve it."""
         begun = monotonic()
         pause = FIRST_LOOK_SECONDS
         while True:

@@ -41,7 +41,6 @@ def write(folder: Path, tree: Tree) -> Path:
 
 
 def pasted(definition: Definition, text: str) -> Definition:
-    """Return the definition with a printed change merged into it, as a person would do it."""
     with TemporaryDirectory() as folder:
         return read_definition(write(Path(folder), _laid_over(definition.document.tree, yaml.safe_load(text))))
 

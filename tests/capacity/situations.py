@@ -37,7 +37,6 @@ def tree(
 
 
 def definition(folder: Path, *given: Any, **more: Any) -> Definition:
-    """Return such a definition as it is read from a file."""
     return read_definition(write(folder, tree(*given, **more)))
 
 
@@ -81,7 +80,6 @@ def loads(made: Made, name: str, number: float, seconds: float, size: float, evi
 
 
 def busy(made: Made, reason: str, number: float) -> None:
-    """Add calls that were refused as busy."""
     labels = {"server": SERVER, "pool": POOL, "type": "busy", "reason": reason, "replica": "10.0.0.1"}
     made.grew("tidegate_proxy_problems_total", number, **labels)
 

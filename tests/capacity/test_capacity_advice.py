@@ -50,7 +50,6 @@ def advice_for(found: Definition, made: Made, calls: Trace | None = TURNS) -> tu
 
 
 def after(found: Definition, subject: PoolUnderReview, change: Mapping[str, Any]) -> Definition:
-    """Return the definition with the change merged."""
     return pasted(found, overlay_text(laid_over(subject.stack.environment.name, change)))
 
 

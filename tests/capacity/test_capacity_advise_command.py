@@ -64,7 +64,6 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Definition:
 
 @pytest.fixture(scope="module")
 def server(here: Definition, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """A Prometheus with the trouble of the last hour."""
     folder = tmp_path_factory.mktemp("prometheus")
     imported(written(trouble(), here.stacks[0].namespace, float(int(time.time()))), folder)
     with prometheus(folder) as running:
@@ -76,7 +75,6 @@ def run(file: str, *arguments: str) -> Result:
 
 
 def refused(file: str, *arguments: str, code: int = 2) -> str:
-    """Return the final sentence of a command."""
     ran = run(file, *arguments)
     assert ran.exit_code == code, ran.output
     assert ran.stdout == ""

@@ -33,7 +33,6 @@ NOON = datetime(2026, 11, 3, 12, tzinfo=UTC).timestamp()
 
 
 def line(logger: str, at: float, **fields: Any) -> str:
-    """A line as the processes write it."""
     record = logging.makeLogRecord({"name": logger, "levelno": 20, "levelname": "INFO", "msg": "said", "said": fields})
     record.created = NOON + at
     return JsonLines().format(record) + "\n"

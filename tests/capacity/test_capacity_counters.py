@@ -16,7 +16,6 @@ COUNTED, PRESENT = "calls_total", "in_flight"
 
 
 def scrapes(begins: float, ends: float) -> list[float]:
-    """The scrape times of a process that runs from one time to another."""
     return [EVERY * number for number in range(math.floor(begins / EVERY) + 1, math.floor(ends / EVERY) + 1)]
 
 

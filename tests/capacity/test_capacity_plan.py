@@ -61,7 +61,6 @@ def test_the_table_and_a_sentence_show_the_worst_served_model(folder: Path) -> N
 
 
 def after(folder: Path, done: Result) -> Definition:
-    """Return the definition with the change merged, after `tidegate check`."""
     text = done.stdout.partition("then run `tidegate check`:")[2].partition("\n\n")[2].partition("\n\n")[0]
     definition = pasted(read_definition(folder / "inference.yaml"), text)
     file = write(folder, definition.document.tree)

@@ -47,8 +47,6 @@ class Proxy:
 
 @dataclass
 class Past:
-    """Calls, and their samples in Prometheus, in OpenMetrics."""
-
     proxies: list[Proxy]
     calls: list[tuple[float, str]] = field(default_factory=list)  # All samples of a scrape, by time.
     lines: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -115,7 +113,6 @@ def past(start: float, end: float) -> Past:
 
 @pytest.fixture(scope="module")
 def remembered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Past, Path, float]:
-    """The past, and a directory with the data of its Prometheus."""
     end = EVERY * int((time.time() - 5) / EVERY)  # so that scrapes and calls are always the same
     made = past(end - HOURS * 3600, end)
     folder = tmp_path_factory.mktemp("prometheus")
@@ -124,7 +121,6 @@ def remembered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Past, Path, fl
 
 
 def imported(families: Mapping[str, Sequence[str]], folder: Path) -> None:
-    """Write Prometheus's data of metrics in OpenMetrics to a directory."""
     with not_run("A REAL PROMETHEUS"):
         package = installed()
     text = "".join(f"# TYPE {family}\n" + "\n".join(lines) + "\n" for family, lines in families.items()) + "# EOF\n"

@@ -48,7 +48,6 @@ def answering(status: int, body: str, **headers: str) -> Iterator[tuple[str, lis
 
 
 def refused(tmp_path: Path, url: str, *more: str, code: int = 1) -> str:
-    """Return the final sentence of a trace of this Prometheus."""
     file = tmp_path / "folder" / "day.csv"
     ran = CliRunner().invoke(app, ["trace", str(file), "--prometheus", url, *more])
     assert ran.exit_code == code, ran.output

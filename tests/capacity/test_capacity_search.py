@@ -20,7 +20,6 @@ ON_SMALL = Answer(GPU, GPU.slices[0], 1)
 
 
 def on_one_small(trace: Trace) -> Figures:
-    """Return the figures of the smallest slice."""
     with simulations(trace) as run:
         return run([ON_SMALL.setting], "one pool")[0]
 

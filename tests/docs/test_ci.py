@@ -32,8 +32,6 @@ GITHUB, GITLAB = blocks()
 
 @dataclass(frozen=True)
 class Command:
-    """One command of a job, with its variables."""
-
     text: str
     variables: dict[str, str] = field(default_factory=dict)
     always: bool = False
@@ -115,8 +113,6 @@ def test_tidegate_has_every_command_and_option(command: str) -> None:
 
 @dataclass(frozen=True)
 class Runner:
-    """A CI machine: its working directory, and the programs and variables of the platform."""
-
     home: Path
 
     def run(self, commands: list[Command], **platform: str) -> list[subprocess.CompletedProcess[str]]:

@@ -54,8 +54,6 @@ PROGRAMS = {
 
 @dataclass(frozen=True)
 class Block:
-    """A block of commands on a page."""
-
     page: str
     not_run: str | None
     text: str

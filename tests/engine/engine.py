@@ -37,8 +37,6 @@ Key = tuple[str, str, str, str]
 
 @dataclass(frozen=True)
 class Engine:
-    """A `pulumi` and its Kubernetes provider."""
-
     pulumi: str
     plugins: Path | None  # Directory of installed plugins. None if the provider is on the PATH.
 
@@ -111,7 +109,6 @@ class Project:
 
     @classmethod
     def create(cls, engine: Engine, root: Path, write: Callable[[Path], object] = copied) -> "Project":
-        """Make a project from a copy of this checkout, or from the files that `write` writes instead."""
         project = cls(engine, root)
         write(project.checkout)
         for folder in ("home", "state"):
@@ -145,7 +142,6 @@ class Project:
                     os.kill(int(process.name), signal.SIGKILL)
 
     def add_rendering_stack(self, stack: str, environment: str, data_plane: str, definition: str | None = None) -> str:
-        """Create the stack that renders another one, and return its name."""
         config = {"environment": environment, "dataPlane": data_plane, "renderTo": f"build/rendered/{stack}"}
         if definition is not None:
             config["definition"] = definition

@@ -17,7 +17,6 @@ __all__ = ["anyio_backend", "exposed", "front", "identity_provider", "real_trito
 
 @pytest.fixture
 def anyio_backend() -> tuple[str, dict[str, bool]]:
-    """The loop of the proxy."""
     return "asyncio", {"use_uvloop": True}
 
 
@@ -60,7 +59,6 @@ def no_health_checks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def here(tmp_path: Path) -> AsyncIterator[RunningProxy]:
-    """A proxy with default settings, in front of one replica."""
     async with served(tmp_path) as made:
         yield made
 

@@ -143,7 +143,6 @@ def call() -> Callable[..., Ended]:
 
 @pytest.fixture
 def up(call: Call, definition: Path, out: Path) -> Call:
-    """Render the definition's stacks into `out`."""
     return partial(call, "render", definition, "--out", out)
 
 

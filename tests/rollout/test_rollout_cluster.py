@@ -52,7 +52,6 @@ class Engine:
 
 @pytest.fixture
 def up_in(call: Call, pinned: Path) -> Call:
-    """Bring up the stacks of a cluster."""
     return partial(call, "up", pinned, "--cluster")
 
 

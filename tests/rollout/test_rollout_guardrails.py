@@ -21,7 +21,6 @@ Objects = list[dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def objects() -> Objects:
-    """The rendered objects of dev-lab."""
     definition = read_definition(REFERENCE)
     return [*render(definition.stacks[0], definition).objects]
 

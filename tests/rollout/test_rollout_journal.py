@@ -36,8 +36,6 @@ Made = Callable[..., Journal]
 
 @pytest.fixture
 def made(history: History, definition: Path) -> Made:
-    """Store a past rollout with the states of its planes and its outcome."""
-
     def make(*, passed: str = "", failed: str = "", ended: Any = None, **how: Any) -> Journal:
         texts = texts_of(definition)
         journal = history.begin(begin(definition=str(definition), **how), texts)

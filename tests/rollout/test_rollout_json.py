@@ -17,7 +17,6 @@ PRODUCTION = ("  - name: prod\n", "  - name: prod\n    production: true\n")
 
 
 def document(ended: Ended) -> Any:
-    """Return the document on standard output, and check that there is nothing else."""
     found = json.loads(ended.out)
     jsonschema.validate(found, json.loads(SCHEMA.read_text("utf-8")))
     assert (found["format"], found["exitCode"]) == (2, ended.code)

@@ -37,7 +37,6 @@ def namespace(name: str, environment: str, plane: str = "lab", context: str = "k
 
 
 def inside(kind: str, where: Object) -> Object:
-    """An object in a namespace, with its environment's labels."""
     head = {"name": "it", "namespace": where["metadata"]["name"], "labels": where["metadata"]["labels"]}
     return {"apiVersion": "v1", "kind": kind, "metadata": head}
 
@@ -53,8 +52,6 @@ OLD = stack_in("tidegate-old", "old")
 
 @pytest.fixture
 def there(monkeypatch: Patch) -> Callable[..., None]:
-    """Let every cluster have these objects."""
-
     def have(*objects: Object, uids: Mapping[str, str] | None = None) -> None:
         for module in (orphans, cluster, live):
             monkeypatch.setattr(module, "Kubectl", lambda context: FakeCluster(objects, context, uids=uids or {}))
@@ -192,8 +189,6 @@ def test_a_removed_stack_is_reported_with_the_command_that_takes_it_down() -> No
 
 @dataclass
 class Engine:
-    """Replaces an engine, and records the removed stacks."""
-
     name: str = "pulumi"
     title: str = "Stand-in 1.0"
     gone: list[tuple[str, str, str]] = field(default_factory=list)

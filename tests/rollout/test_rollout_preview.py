@@ -112,7 +112,6 @@ class Repository:
         return self.call("preview", path, f"--base={base}", "--summary", self.page, *more, code=code)
 
     def text_of_page(self) -> str:
-        """The page for reviewers."""
         return self.page.read_text("utf-8")
 
 
@@ -123,7 +122,6 @@ def repo(tmp_path: Path, definition: Path, page: Path, call: Call) -> Repository
 
 @pytest.fixture
 def with_code(repo: Repository) -> Repository:
-    """The repository with this code in it."""
     packages = [path.parent.name for path in ROOT.glob("*/__init__.py") if path.parent.name != "tests"]
     for part in (*packages, "client", "contracts", "service"):
         shutil.copytree(ROOT / part, repo.folder / part, ignore=shutil.ignore_patterns("__pycache__"))

@@ -24,7 +24,6 @@ from .conftest import DEFINITION, Capsys
 
 
 def plan(waves: Mapping[str, int], canary: str | None = None) -> list[Step]:
-    """The plan for planes of these waves."""
     head = DEFINITION.split("dataPlanes:\n")[0]
     if canary:
         head = head.replace("- name: prod\n", f"- name: prod\n    rollout: {{canary: {canary}}}\n")

@@ -31,18 +31,14 @@ QUIET_SECONDS = 12.0
 
 @dataclass
 class Watched:
-    """The demo, and a Prometheus that scrapes it and evaluates its alerts."""
-
     plane: LocalEnvironment
     visitor: Visitor
     prometheus: Prometheus
 
     def alerts(self) -> list[Any]:
-        """Return the firing and the pending alerts."""
         return [*self.prometheus.ask("alerts")["alerts"]]
 
     def firing(self) -> dict[str, str]:
-        """Return the alerts that fire, with their summaries."""
         firing = (each for each in self.alerts() if each["state"] == "firing")
         return {each["labels"]["alertname"]: each["annotations"]["summary"] for each in firing}
 

@@ -104,8 +104,6 @@ def test_all_that_the_walk_claims_holds(tmp_path: Path) -> None:
 
 @dataclass
 class Shown:
-    """A running `demo up`."""
-
     folder: Path
     running: "subprocess.Popen[bytes]"
     text: str  # Its first output.

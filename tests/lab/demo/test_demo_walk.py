@@ -89,7 +89,6 @@ def test_the_first_that_does_not_hold_is_the_last(play: Callable[[Stage], str], 
 
 @pytest.fixture
 def plain_signals() -> Iterator[None]:
-    """Restore the signal handlers that the command replaces."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.getsignal(number) for number in numbers]
     yield

@@ -21,7 +21,6 @@ def test_every_page_is_in_the_contents() -> None:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The site, built as `make site` does."""
     folder = tmp_path_factory.mktemp("site") / "site"
     install = [sys.executable, "requirements/install.py"]
     with not_run("SPHINX"):

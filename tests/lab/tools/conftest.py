@@ -28,7 +28,6 @@ echo 'echo v4.2.4' >> "$2"
 
 @pytest.fixture(scope="session")
 def real_go() -> Path:
-    """The Go that the project builds with: the user's, or an installed one."""
     return gotoolchain.go().path
 
 
@@ -46,8 +45,6 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def script(scratch: Path) -> Callable[[str, str], Path]:
-    """Write an executable shell script into the scratch PATH."""
-
     def write(name: str, text: str) -> Path:
         path = scratch / "bin" / name
         path.write_text(text, "utf-8")
@@ -59,21 +56,17 @@ def script(scratch: Path) -> Callable[[str, str], Path]:
 
 @pytest.fixture
 def fake_go(script: Callable[[str, str], Path]) -> Path:
-    """Put a stand-in for Go on the scratch PATH."""
     return script("go", FAKE_GO)
 
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
-    """Start `python -m lab.tools NAME…` in a new process group."""
     with programs("lab.tools") as begin:
         yield begin
 
 
 @pytest.fixture
 def run(start: Callable[..., "subprocess.Popen[str]"]) -> Callable[..., tuple[int, str, str]]:
-    """Run `python -m lab.tools NAME…` and return its exit code, standard output and standard error."""
-
     def finished(*names: str, **environment: str) -> tuple[int, str, str]:
         process = start(*names, **environment)
         out, err = process.communicate(timeout=900)

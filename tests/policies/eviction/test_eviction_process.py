@@ -36,7 +36,6 @@ def settings(root: Path, **changes: Any) -> EvictionSettings:
 
 @contextmanager
 def running(root: Path) -> Iterator[Policy]:
-    """Run a policy without a Triton."""
     (root / "models" / "a" / "1").mkdir(parents=True, exist_ok=True)
     http, grpc, metrics = free_ports(3)
     with policy(root, Triton(None, http, grpc, metrics)) as made:  # type: ignore[arg-type]
@@ -44,7 +43,6 @@ def running(root: Path) -> Iterator[Policy]:
 
 
 def refused(root: Path, *options: object) -> str:
-    """Return the output of a policy that does not start."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(
             "tidegate_service.json_lines.configure", lambda _: None
@@ -106,8 +104,6 @@ def test_without_valid_settings_it_reports_why_and_does_not_start(tmp_path: Path
 
 
 class Mute(StandIn):
-    """It never responds to an unload."""
-
     async def RepositoryModelUnload(self, request: Any, _: Any) -> None:
         self.calls.append(("unload", request.model_name))
         await asyncio.sleep(3600)

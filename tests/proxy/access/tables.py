@@ -78,7 +78,6 @@ def gate(table: AccessTable, clock: Clock | None = None, *, seconds: float = 5.0
 
 
 def gate_for(provider: Issuer, clock: Clock | None = None, *, seconds: float = 5.0, **told: Any) -> Authorizer:
-    """An authorizer that grants all to any caller of this provider."""
     keys = told.pop("keys", {})
     return gate(
         access(rule(principals=("*",)), issuers=[issuer_of(provider, **told)]), clock, seconds=seconds, keys=keys

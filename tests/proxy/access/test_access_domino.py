@@ -92,8 +92,6 @@ async def test_a_token_with_an_expiry_expires_then(provider: Issuer, domino: Dom
 
 
 def from_link(authorizer: Authorizer, link: UnknownSender, credential: bytes) -> asyncio.Task[ProblemType | None]:
-    """Check a credential that came over a connection."""
-
     async def check() -> ProblemType | None:
         SENDER.set(link)
         try:

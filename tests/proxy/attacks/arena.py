@@ -222,7 +222,6 @@ def _peak(process: Process) -> int:
 
 @contextmanager
 def arena(root: Path, over_tls: bool = False) -> Iterator[Arena]:
-    """Run a proxy with the definition's default memory, replicas, and a process of attackers."""
     environment = os.environ | python_variables("proxy", "contracts", "service", "policies/eviction", "client")
     with ExitStack() as stack:
         pools = []

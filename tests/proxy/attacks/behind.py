@@ -73,8 +73,6 @@ class Call(Stream):
 
 
 class Replica(Http2Connection[None]):
-    """Speaks gRPC, and accepts any amount of data."""
-
     silent_seconds = 60
     stream_window = 1 << 20
 

@@ -21,7 +21,6 @@ CANCELLED_AFTER = 0.015  # Seconds.
 
 
 def message(model: str, size: int) -> bytes:
-    """Return an inference request with a tensor of zeros and gRPC's prefix."""
     length = bytearray()
     left = size
     while left > 0x7F:

@@ -79,7 +79,6 @@ def predicts(attacker: Attacker) -> None:
 
 
 def _exchange(attacker: Attacker, *sent: bytes) -> None:
-    """Send these parts, and read the response, repeatedly."""
     link = attacker.http()
     while attacker.goes_on:
         for each in sent:

@@ -46,8 +46,6 @@ CELLS = {situation: {row[0]: row[number] for row in ROWS} for number, situation 
 
 @dataclass
 class Plane(RunningProxy):
-    """A proxy in front of two Triton servers."""
-
     loading: Any = "preload"
     model: str = "a"  # The model in the requests.
 
@@ -126,8 +124,6 @@ ASKED: dict[str, Callable[[Plane], Awaitable[str]]] = {
 
 @dataclass
 class Stage:
-    """The parts of a situation."""
-
     here: Plane
     tritons: list[Process]
     policies: list[Site]

@@ -43,8 +43,6 @@ OPENAI = "OpenAI's API"
 
 @dataclass(frozen=True)
 class Example:
-    """A block that is run, and its output on the page."""
-
     heading: str
     language: str
     text: str

@@ -10,13 +10,11 @@ from .harness import Rig, rig
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    """Run a proxy with one replica, shared by the tests of a module."""
     with rig(tmp_path_factory.mktemp("proxy")) as running:
         yield running
 
 
 @pytest.fixture
 def one(tmp_path: Path) -> Iterator[Rig]:
-    """Run a proxy with one replica for one test, which may break it."""
     with rig(tmp_path) as running:
         yield running

@@ -140,8 +140,6 @@ class Stub(GRPCInferenceServiceServicer):  # type: ignore[misc]  # it has no typ
 
 @dataclass
 class Rig:
-    """A running proxy, its replicas, and its callers' credentials."""
-
     setup: RunningProxy
     loop: asyncio.AbstractEventLoop
     issuer: Issuer
@@ -198,7 +196,6 @@ def method(channel: grpc.Channel, name: str) -> Any:
 
 
 def refused(call: Any, request: Any, metadata: Metadata = (), timeout: float = 5, **more: Any) -> Any:
-    """Make a call that must fail, and return its error."""
     with pytest.raises(grpc.RpcError) as error:
         call(request, metadata=metadata, timeout=timeout, **more)
     return error.value
@@ -241,7 +238,6 @@ class Talk:
         return self.hear().infer_response
 
     def code(self) -> Any:
-        """Return the status of a stream that must fail."""
         with pytest.raises(grpc.RpcError):
             for _ in self.call:
                 pass
@@ -282,7 +278,6 @@ def rig(
     pool: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> Iterator[Rig]:
-    """Run a proxy with `number` replicas at different addresses."""
     defaults = {
         "body_limit_bytes": 8 << 20,
         "concurrency": 8,

@@ -43,7 +43,6 @@ class Reply:
 
     @property
     def problem(self) -> str:
-        """The type of a problem of the proxy, or an empty string."""
         if self.headers.get("content-type") != "application/problem+json":
             return ""
         return str(self.json()["type"]).rpartition("/")[2]
@@ -132,7 +131,6 @@ class RunningProxy:
         return max((each.last_heard for each in self.proxy.http.connections), default=0.0)
 
     async def ask(self, data: bytes | None = None, seconds: float = 20, side: str = "http") -> Reply:
-        """Send one request over a new connection, and return the response."""
         async with self.caller(side) as caller, asyncio.timeout(seconds):
             await caller.send(request() if data is None else data)
             return await caller.reply()
@@ -150,7 +148,6 @@ class RunningProxy:
         self.addresses[:] = [address_of(each) for each in replicas]
 
     async def look_up(self) -> None:
-        """Make the proxy look up its pool now, instead of in some seconds."""
         for pool in self.proxy.config.routes.pools.values():
             await pool.refresh()
 
@@ -188,7 +185,6 @@ def settings(**more: Any) -> ProxySettings:
 def model(
     name: str = MODEL, shares: Mapping[int, int] = MappingProxyType({}), server: str = "vision", **more: Any
 ) -> routing.Model:
-    """Return a model with these shares of its versions, by default in the pool `main`."""
     versions = tuple(routing.VersionShare(version=version, weight=weight) for version, weight in shares.items())
     return routing.Model.model_validate({"name": name, "server": server, "pool": "main", "versions": versions} | more)
 
@@ -248,7 +244,6 @@ def _leave(admin: AdminThread) -> None:
 
 @asynccontextmanager
 async def served(root: Path, act: Act | None = None, **more: Any) -> AsyncIterator[RunningProxy]:
-    """Run a proxy with one replica that acts like this."""
     async with upstream(act) as replica, running_proxy(root, replica, **more) as made:
         made.replica = replica
         yield made

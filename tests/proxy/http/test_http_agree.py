@@ -180,8 +180,6 @@ scripts = st.sampled_from(
 # --- ways of sending
 @dataclass
 class Outcome:
-    """The data that a caller and the replica received, and the counters."""
-
     answer: tuple[int, list[str], bytes] | None
     kept: bool
     asked: list[tuple[str, dict[str, str], bytes]]

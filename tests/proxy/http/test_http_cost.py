@@ -29,8 +29,6 @@ ANSWER = head(b"content-type: application/json", b"content-length: 8") + b'{"ok"
 
 
 class Wire(asyncio.Transport):
-    """Keeps the last data that was written."""
-
     sent = b""
 
     def write(self, data: Any) -> None:

@@ -142,8 +142,6 @@ def saying(**versions: object) -> dict[str, object]:
 
 
 class Configured:
-    """A replica that returns the model's configuration, and which version was called."""
-
     def __init__(self, **versions: str) -> None:
         self.parameters: object = saying(**versions)
         self.status = 200

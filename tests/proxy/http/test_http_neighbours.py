@@ -76,7 +76,6 @@ def waiting(here: RunningProxy, monkeypatch: pytest.MonkeyPatch) -> list[Callabl
 
 
 async def with_turns(reply: Awaitable[Reply], waiting: list[Callable[[], None]]) -> Reply:
-    """Return a response while running all waiting reads."""
     replying = asyncio.ensure_future(reply)
     while not replying.done():
         if waiting:

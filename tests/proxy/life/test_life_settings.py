@@ -56,7 +56,6 @@ def root(tmp_path: Path) -> Path:
 
 
 def refused(root: Path, *arguments: str, **settings: str) -> str:
-    """Return the line with which the proxy refuses to run."""
     ports = [word for side in ("http", "grpc", "admin") for word in (f"--{side}-port", "0")]
     words = ["--root", str(root), "--host", HOST, *ports, *arguments]
     with pytest.MonkeyPatch.context() as patched:

@@ -11,7 +11,6 @@ SERVER = "llm"
 
 
 def openai_server(name: str = SERVER, host: str = "pool.test", port: int = 8000, **hosts: str) -> routing.Server:
-    """Return a server with a pool `main`, and one more at each of these hosts."""
     pools = {"main": host, **hosts}
     return routing.Server(
         name=name,

@@ -41,8 +41,6 @@ ACCESS = access(
 
 @dataclass(frozen=True)
 class Place:
-    """A Dynamo, a proxy in front of it, and a caller."""
-
     dynamo: Dynamo
     proxy: Proxy
     keys: dict[str, str]
@@ -155,7 +153,6 @@ def test_the_example_of_the_page_prints_what_it_says(here: Place) -> None:
 
 @contextmanager
 def alone(root: Path) -> Iterator[tuple[Dynamo, Place]]:
-    """A Dynamo and its proxy for only one test."""
     with (
         not_run("A REAL DYNAMO"),
         dynamo(root / "dynamo", ["plain"]) as server,

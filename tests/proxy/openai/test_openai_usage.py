@@ -282,7 +282,7 @@ async def test_a_stream_whose_usage_cannot_be_requested_is_refused_if_tokens_are
     async with served(tmp_path / "limited", table=table(MODELS), access=limited(100)) as here:
         reply = await here.ask(request(CHAT, body))
         assert (reply.status, reply.json()["error"]["code"]) == (400, "malformed")
-        assert "`stream` is true or false" in reply.json()["error"]["message"]
+        assert "`stream` must be true or false" in reply.json()["error"]["message"]
         assert not here.replica.asked
         assert (await here.ask(request(CHAT, said(stream=None)))).status == 200
     async with served(tmp_path / "not", table=table(MODELS), access=access((CALLER, ["*"], ["infer"]))) as here:

@@ -23,13 +23,11 @@ ACCESS = access((CALLER, ["chat", "plain"], ["infer", "inspect"]))
 
 
 def split(blue: dict[int, int], green: dict[int, int]) -> list[routing.Model]:
-    """The model `chat`, with these shares of its versions in the pools `main` and `green`."""
     names: Any = {"served_names": ("gpt-4o", "default")}
     return [model("chat", blue, **names), model("chat", green, pool="green", **names)]
 
 
 def serving(*names: str) -> Act:
-    """Respond as an engine that serves models under these names."""
     told = json.dumps({"object": "list", "data": [{"id": name, "object": "model"} for name in names]}).encode()
     return answering(lambda asked: told if asked.line.startswith("GET /v1/models ") else b'{"ok":1}')
 

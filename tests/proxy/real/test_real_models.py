@@ -38,7 +38,6 @@ STEPS = 6
 
 @pytest.fixture(scope="module")
 def another_triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Triton]:
-    """Run a Triton that has only the model with sequences."""
     models = [each for each in MODELS if each.name == MODEL]
     folder = tmp_path_factory.mktemp("another")
     with not_run("ANOTHER REAL TRITON"), triton(folder, write(folder / "models", models)) as server:

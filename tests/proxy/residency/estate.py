@@ -18,8 +18,6 @@ MODELS = ("a", "b", "c", "d", "slow", "cold", "absent")
 
 
 class Estate(RunningProxy):
-    """One proxy."""
-
     @property
     def leases(self) -> LeaseManager:
         found = self.pool.leases
@@ -52,7 +50,6 @@ def table(here: Sequence[Site], **pool: Any) -> routing.RoutingTable:
 
 @asynccontextmanager
 async def estate(root: Path, here: Sequence[Site], **more: Any) -> AsyncIterator[Estate]:
-    """Run a proxy in front of these replicas while the block lasts."""
     addresses = [(socket.AF_INET, (site.host, site.triton.port)) for site in here]
     async with running_proxy(root, *addresses, table=table(here), kind=Estate, **more) as made:
         assert isinstance(made, Estate)

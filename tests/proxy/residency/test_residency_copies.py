@@ -71,7 +71,6 @@ async def load(front: Estate, model: str, callers: int = 1, pause: float = 0.02)
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make models hot and cold after a short while."""
     monkeypatch.setattr("tidegate_proxy.residency.leases.MEMORY_SECONDS", 0.2)
     monkeypatch.setattr("tidegate_proxy.residency.leases.CALM_SECONDS", 0.3)
 

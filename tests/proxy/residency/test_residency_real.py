@@ -22,7 +22,6 @@ BODY = json.dumps({"inputs": [{"name": "INPUT", "datatype": "INT32", "shape": [1
 
 @pytest.fixture(scope="module")
 def explicit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Triton]:
-    """A Triton server that has loaded nothing so far."""
     folder = tmp_path_factory.mktemp("triton")
     options = ["--model-control-mode=explicit", "--strict-readiness=false"]
     with not_run("A REAL TRITON"), triton(folder, write(folder / "models"), options=options) as server:

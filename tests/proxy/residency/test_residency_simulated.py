@@ -21,7 +21,6 @@ def in_simulated_time() -> Iterator[None]:
 
 
 def check(world: World) -> None:
-    """Check the final state of every world."""
     assert not world.wrong
     assert set(world.refused) <= {ProblemType.BUSY}
     for proxy in world.proxies:

@@ -105,7 +105,6 @@ class Site:
         self._do(self.core.leave(self.world.loop.now))
 
     async def acquire(self, message: lease.Acquire) -> lease.Answer:
-        """Respond, if necessary after a load or a wait."""
         now = self.world.loop.now
         step, answer = self.core.acquire(message.model, message.holder, message.wait_seconds, now, message.room_seconds)
         if isinstance(answer, Ticket):
@@ -235,8 +234,6 @@ class Wire:
 
 
 class World:
-    """Several proxies in front of several replicas, each with memory for so many models."""
-
     def __init__(self, seed: int, replicas: int, proxies: int, room: int, loss: float = 0.0) -> None:
         self.loop = Loop()
         self.loop.world = self
@@ -268,7 +265,6 @@ class World:
             self.wrong.append(repr(error))
 
     def delay(self) -> float:
-        """Return the travel time of a message."""
         return self.chance.choice(self.delays)
 
     def check_unload(self, site: Site, model: str) -> None:
@@ -299,7 +295,6 @@ class World:
             task.cancel()
 
     async def request(self, proxy: LeaseManager, model: str) -> bool:
-        """Act as a proxy's request. Return whether it succeeded."""
         asked = self.loop.now
         found: Lease | None = proxy.find(model, asked, (), sequence=model == "e")
         try:
@@ -333,7 +328,6 @@ class World:
         return True
 
     async def trouble(self) -> None:
-        """Cause a fault every now and then, for ever."""
         while True:
             await asyncio.sleep(self.chance.uniform(0.5, 6))
             site = self.chance.choice(list(self.sites.values()))
@@ -348,7 +342,6 @@ class World:
                 site.how = what
 
     async def live(self, seconds: float) -> None:
-        """Request models at random for so long, and wait for all responses."""
         requests = []
         end = self.loop.now + seconds
         while self.loop.now < end:
@@ -386,8 +379,6 @@ def simulated() -> Iterator[None]:
 
 
 def play(world: World, *scenes: Coroutine[Any, Any, None]) -> None:
-    """Run a world: its scenes one after the other, then its end."""
-
     async def run() -> None:
         await world.begin()
         for scene in scenes:

@@ -43,8 +43,6 @@ def public_jwk(key: PrivateKey, **more: Any) -> dict[str, Any]:
 
 @dataclass
 class Issuer:
-    """Identifies callers. Its responses and their speed can be changed while it runs."""
-
     url: str = ""
     keys: dict[str, PrivateKey] = field(default_factory=lambda: {"first": rsa_key("first")})
     published: dict[str, PrivateKey] | None = None  # The published keys, if they differ from the signing keys.
@@ -60,7 +58,6 @@ class Issuer:
 
     @property
     def entry(self) -> routing.OidcIssuer:
-        """Its entry in an access table."""
         return routing.OidcIssuer(issuer=self.url, audiences=(AUDIENCE,), jwks_url=self.jwks_url, groups_claim="groups")
 
     def claims(self, **more: Any) -> dict[str, Any]:
@@ -70,7 +67,6 @@ class Issuer:
         return {name: value for name, value in (usual | more).items() if value is not None}
 
     def sign(self, kid: str | None = None, /, headers: dict[str, Any] | None = None, **more: Any) -> str:
-        """Return a token with these claims, signed with one of the keys."""
         kid = kid or next(iter(self.keys))
         key = self.keys[kid]
         return jwt.encode(self.claims(**more), key, algorithm_of(key), headers={"kid": kid} | (headers or {}))

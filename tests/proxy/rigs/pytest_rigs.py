@@ -29,7 +29,6 @@ def not_run(what: str) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def real_triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Triton]:
-    """Run one Triton with every model of the repository, shared by the tests of a process."""
     folder = tmp_path_factory.mktemp("triton")
     with not_run("A REAL TRITON"), triton(folder, write(folder / "models")) as server:
         yield server
@@ -43,8 +42,6 @@ def identity_provider() -> Iterator[Issuer]:
 
 @dataclass(frozen=True)
 class Front:
-    """A proxy in front of a real Triton, and a caller with all permissions."""
-
     triton: Triton
     proxy: Proxy
     token: str
@@ -65,7 +62,6 @@ def fronted(folder: Path, server: Triton) -> Iterator[Front]:
 
 @pytest.fixture(scope="session")
 def front(real_triton: Triton, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
-    """Run one proxy process in front of the real Triton, shared by the tests of a process."""
     with fronted(tmp_path_factory.mktemp("front"), real_triton) as made:
         yield made
 

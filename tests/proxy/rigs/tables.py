@@ -56,7 +56,6 @@ def write_key(root: Path, key: str, caller: str = CALLER) -> None:
 def keyed_proxy(
     root: Path, table: routing.RoutingTable, issuers: Sequence[Issuer] = (), caller: str = CALLER, **settings: str
 ) -> Iterator[tuple[Proxy, str]]:
-    """Run a proxy with these models and settings. Yield it and its caller's API key."""
     key = new_key()
     write_tables(root, table, access_table(issuers, caller=caller))
     write_key(root, key, caller)

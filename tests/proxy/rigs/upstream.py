@@ -36,8 +36,6 @@ class Request:
 
 @dataclass
 class Caller:
-    """The connection of one caller that waits for a response."""
-
     request: Request
     connection: "_Connection"
 

@@ -71,8 +71,6 @@ def test_the_lines_of_failures_are_not_used_up_by_calls_of_another_kind(noise: i
 
 
 class Lines(BufferingHandler):
-    """The logged lines of calls while the block lasts."""
-
     def taken(self) -> list[logging.LogRecord]:
         found, self.buffer = self.buffer, []
         return found

@@ -22,7 +22,6 @@ PRICE = {"perHour": 7.0, "source": "A test.", "asOf": "2026-11-01"}
 
 
 def replicas_of_small(count: int, price: Any) -> Any:
-    """Return the objects of dev-lab with so many replicas."""
     tree = yaml.safe_load(Path("stacks/inference.yaml").read_text("utf-8"))
     tree["servers"][1]["pools"][0]["replicas"] = count
     tree["guardrails"]["gpuSlices"] = 4

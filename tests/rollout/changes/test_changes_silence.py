@@ -43,15 +43,12 @@ SPELT_OUT = {"Toleration.operator"}
 
 
 class Looked:
-    """A definition and its renderings, computed once."""
-
     def __init__(self, tree: Any) -> None:
         self.tree, self.definition, self.changes = tree, read(tree), [*changes(tree)]
         self.stacks = {stack.name: stack for stack in self.definition.stacks}
         self.objects = cache(lambda name: render(self.stacks[name], self.definition).objects)
 
     def outcome(self, change: Change) -> str:
-        """Return the outcome of a change."""
         try:
             new = read(changed(self.tree, *change[:2]))
         except DefinitionError:
@@ -78,7 +75,6 @@ class Looked:
 
 @cache
 def rich() -> dict[str, Looked]:
-    """Return the reference definition, and the definitions of the tests."""
     files = [Path("stacks/inference.yaml"), *sorted(Path("tests/definitions").glob("*.yaml"))]
     return {path.stem: Looked(yaml.safe_load(path.read_text("utf-8"))) for path in files}
 

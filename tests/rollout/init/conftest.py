@@ -53,7 +53,6 @@ def commit(where: Path, message: str) -> str:
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
-    """This code in its present state, in a repository with one commit."""
     root = tmp_path_factory.mktemp("tidegate")
     made = Program(root / "repository", root / "cache")
     made.cache.mkdir()

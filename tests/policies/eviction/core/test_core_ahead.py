@@ -66,20 +66,17 @@ def load_other(world: World, seconds: float = 1.0, name: str = "b") -> None:
 
 
 def warm(world: World) -> None:
-    """Let unloads and loads ahead succeed, in their time."""
     make_way(world)
     world.jump(LOAD_SECONDS)
     world.finish()
 
 
 def make_way(world: World) -> None:
-    """Let unloads end, so that loads begin."""
     if unloads(world):
         world.finish()
 
 
 def ahead(world: World) -> list[str]:
-    """Return the models for which others were evicted ahead of calls."""
     return [each.wanted_by for each in world.evictions if each.reason == "ahead"]
 
 

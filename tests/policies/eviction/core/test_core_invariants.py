@@ -38,8 +38,6 @@ STEPS = 200
 
 
 class Walk:
-    """Hostile proxies, Triton, memory, administrator and clock."""
-
     def __init__(self, seed: int, policies: Sequence[str] = tuple(sorted(POLICIES))) -> None:
         self.chance, self.policies = random.Random(seed), policies
         self.choice = self.chance.choice
@@ -104,7 +102,6 @@ class Walk:
         self.world.renew(self.holder(), self.choice([0.0, 0.0, 0.5, 3.0]), heard=self.chance.random() < 0.8)
 
     def serve(self) -> None:
-        """A caller is served without faults."""
         self.asks(self.choice(MODELS), self.holder())
         self.world.finish()
         if self.chance.random() < 0.5:
@@ -112,7 +109,6 @@ class Walk:
             self.end_requests()
 
     def use(self) -> None:
-        """A request begins or ends under a lease, or the lease is released."""
         world, holder, how = self.world, self.holder(), self.choice(["begin", "end", "end", "release"])
         leases = {
             model: held
@@ -163,7 +159,6 @@ class Walk:
             self.world.read()
 
     def ask_for_what_fails(self) -> None:
-        """A load fails immediately, and so do the next ones, until quarantine."""
         model = self.choice(MODELS)
         for _ in range(3):
             self.world.ask("p1", model, None)
@@ -174,7 +169,6 @@ class Walk:
             self.world.advance(16.0)
 
     def disaster(self) -> None:
-        """Something ends, and returns after a while."""
         world, what = self.world, self.choice(["policy", "triton", "both", "leave"])
         if self.chance.random() < 2 / 3:  # Not too often, or nothing else would happen.
             return

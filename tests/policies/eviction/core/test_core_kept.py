@@ -14,12 +14,10 @@ ENSEMBLES["trio"] = replace(ENSEMBLES["trio"], parts=("part", "more"))
 
 
 def ensembles(*, callable_part: bool = False, **more: int) -> World:
-    """A world of ensembles, one with a part that is also called by itself, and of other models."""
     return started({**ENSEMBLES, "part": replace(ENSEMBLES["part"], callable=callable_part), **specs(more)})
 
 
 def told(world: World, error: str = "no such operator") -> lease.Refusal:
-    """Return the response to the waiter of a load that fails."""
     (number,), (ticket,) = world.at_work, world.open
     world.end_load(number, error)
     answer = world.answers[ticket]

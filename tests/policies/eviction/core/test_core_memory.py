@@ -83,7 +83,6 @@ def making_room(rules: PoolSettings = RULES, **sizes: int) -> World:
 
 
 def new(declared: int = 50, really: int = 33) -> dict[str, Any]:
-    """Arguments for a world whose only model has an unknown size."""
     spec = ModelSpec("new", estimate_bytes=declared, estimate_from="estimated")
     return {"specs": {"new": spec}, "real": {"new": really}}
 
@@ -207,7 +206,6 @@ def test_growth_during_overlapping_loads_measures_no_model() -> None:
 
 @pytest.fixture
 def unproved() -> World:
-    """A world of models with declared footprints that were never measured, with a margin for first loads."""
     return started(specs({"a": 40, "b": 40, "c": 40}), replace(RULES, first_load_margin=0.25))
 
 

@@ -11,7 +11,6 @@ from .world import BASE, RULES, World, specs, started
 
 
 def running(sizes: dict[str, int]) -> World:
-    """A world in which all of these models are resident and leased."""
     world = started(specs(sizes))
     for name in sizes:
         world.ask("p1", name, None)

@@ -52,8 +52,6 @@ class Held:
 
 @dataclass
 class Begun:
-    """A command in progress at Triton."""
-
     command: Load | Unload
     pieces: tuple[str, ...]
     since: float = 0.0
@@ -64,14 +62,11 @@ class Begun:
 
 
 def specs(sizes: Mapping[str, int], **more: object) -> dict[str, ModelSpec]:
-    """Models with declared sizes."""
     return {name: replace(ModelSpec(name, footprint_bytes=size), **more) for name, size in sizes.items()}  # type: ignore[arg-type]
 
 
 @dataclass
 class World:
-    """The environment of one `Residency`."""
-
     specs: dict[str, ModelSpec]
     rules: PoolSettings = RULES
     real: dict[str, int] = field(
@@ -123,7 +118,6 @@ class World:
         return step
 
     def may_go(self, event: Evicted) -> None:
-        """Check that the evicted models may be evicted."""
         spec = self.specs.get(event.model)
         if event.reason in ("room", "pinned", "ahead") and spec is not None:
             assert not spec.pinned
@@ -173,7 +167,6 @@ class World:
         self.at_work[command.number] = Begun(command, command.names)
 
     def recycle(self, _command: Recycle) -> None:
-        """Note that Triton will be restarted."""
         self.recycled += 1
         for leases in self.proxies.values():
             assert all(
@@ -346,14 +339,12 @@ class World:
         return self.take(self.residency.memory(BASE + sum(self.loaded.values()) + self.lingering + self.lost, self.now))
 
     def index(self) -> ServerInventory:
-        """Return Triton's index."""
         loading = [each.command.model for each in self.at_work.values() if isinstance(each.command, Load)]
         unloading = [p for each in self.at_work.values() if isinstance(each.command, Unload) for p in each.pieces]
         resident = [piece for piece in self.loaded if piece not in unloading]
         return ServerInventory(tuple(resident), tuple(loading), tuple(unloading))
 
     def restart_policy(self) -> None:
-        """Kill and restart the policy, which loses its state."""
         self.starts += 1
         self.open.clear()
         self.excused = True
@@ -365,7 +356,6 @@ class World:
             self.recover()
 
     def recover(self) -> None:
-        """Let the core read the index."""
         before, self.at_work = self.at_work, {}
         for begun in before.values():  # Under unknown numbers. An unload has each piece by itself.
             if isinstance(begun.command, Load):
@@ -432,7 +422,6 @@ class World:
             self.advance(then)
 
     def until(self, met: Callable[[], bool], seconds: float = 600.0) -> None:
-        """Continue without faults until something holds."""
         end = self.now + seconds
         while not met():
             assert self.now < end, "it never came to be"

@@ -41,8 +41,6 @@ NAMES = [f"m{number:02}" for number in range(MODELS)]
 
 @dataclass
 class Seen:
-    """The outcomes of calls."""
-
     statuses: Counter[int] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     models: set[str] = field(default_factory=set)
@@ -106,7 +104,6 @@ def client(made: LocalEnvironment, seen: Seen, number: int, over: Callable[[], b
 
 
 def held_bytes(server: Triton) -> int:
-    """Return the private memory of Triton and its children, from the machine."""
     pages = 0
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -119,7 +116,6 @@ def held_bytes(server: Triton) -> int:
 
 
 def measure(made: LocalEnvironment, seen: Seen, base: int, over: Callable[[], bool]) -> None:
-    """Watch the memory of all models: from the machine, the policy and Triton's index."""
     headers = {RESTRICTED_KEY: (made.root / "policy" / "control" / "secret").read_text("utf-8").strip()}
     while not over():
         time.sleep(0.1)
@@ -141,7 +137,6 @@ def measure(made: LocalEnvironment, seen: Seen, base: int, over: Callable[[], bo
 
 
 def in_memory(address: str, headers: dict[str, str]) -> dict[str, str]:
-    """Return the state of every model that is loaded, loading or unloading in Triton's index."""
     asking = http.client.HTTPConnection(address, timeout=5)
     try:
         asking.request("POST", "/v2/repository/index", "{}", headers)

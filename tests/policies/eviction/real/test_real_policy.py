@@ -43,8 +43,6 @@ def write(root: Path, *names: str, models: tuple[ManagedModel, ...] = (), **chan
 
 @dataclass
 class Plane:
-    """A Triton with its policy."""
-
     root: Path
     triton: Triton
     policy: Policy
@@ -69,7 +67,6 @@ def real_triton(root: Path, *options: str) -> Iterator[Triton]:
 
 @contextmanager
 def plane(root: Path, drain_seconds: float = 0) -> Iterator[Plane]:
-    """Run a Triton and its policy over the repository and settings in `root`."""
     options = ["--drain-seconds", str(drain_seconds)]
     with real_triton(root) as server, policy(root, server, options=options) as made:
         yield Plane(root, server, made)

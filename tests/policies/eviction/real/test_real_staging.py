@@ -24,7 +24,6 @@ ROOM = 200 * MIB
 
 @contextmanager
 def staged_plane(root: Path, *names: str, size_bytes: int, **changes: Any) -> Iterator[Plane]:
-    """Run a Triton over the staged copies of the repository below `root`."""
     (root / "tier" / MODELS).mkdir(parents=True)
     write(root, *names, staging=Staging(folder=str(root / "tier"), size_bytes=size_bytes), **changes)
     with (
@@ -36,7 +35,6 @@ def staged_plane(root: Path, *names: str, size_bytes: int, **changes: Any) -> It
 
 
 def with_weights(root: Path, *names: str, mib: int = 4) -> None:
-    """Write models with files of `mebibytes` in addition to their code."""
     (root / "models").mkdir()
     for name in names:
         zoo.model(root / "models", name, 20)

@@ -10,8 +10,6 @@ import triton_python_backend_utils as triton
 
 
 class TritonPythonModel:
-    """The class that Triton's Python backend requires."""
-
     def initialize(self, args: dict[str, str]) -> None:
         found = json.loads(args["model_config"])["parameters"]
         time.sleep(float(found["seconds"]["string_value"]))
@@ -22,7 +20,6 @@ class TritonPythonModel:
         self._name = args["model_name"].encode()
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """Return the request's number, and the model's version and name."""
         return [self._answer(request) for request in requests]
 
     def _answer(self, request: Any) -> Any:

@@ -66,12 +66,10 @@ class Holder:
         return found
 
     def until(self, model: str, *states: str, seconds: float = 30) -> float:
-        """Wait until a model is in one of these states, and return the seconds."""
         return until(lambda: self.listed(model).state in states, seconds)
 
 
 def until(true: Callable[[], bool], seconds: float = 30) -> float:
-    """Wait until something holds, and return the seconds."""
     begun = time.monotonic()
     while not true():
         assert time.monotonic() - begun < seconds, "it did not become true"
@@ -80,7 +78,6 @@ def until(true: Callable[[], bool], seconds: float = 30) -> float:
 
 
 def infer(address: str, model: str, number: int = 7, version: str = "") -> int:
-    """Call a model of the zoo over Triton's HTTP, and return the number in the response."""
     with tritonclient.http.InferenceServerClient(address) as client:
         given = tritonclient.http.InferInput("INPUT", [1], "INT32")
         given.set_data_from_numpy(numpy.array([number], numpy.int32))

@@ -58,7 +58,6 @@ async def following(
 
 @asynccontextmanager
 async def driving(stand_in: StandIn, **more: Any) -> AsyncIterator[tuple[TritonDriver, RecordingService]]:
-    """Run a driver that has reported Triton's models."""
     async with asyncio.timeout(20), serving(stand_in), following(stand_in, **more) as (driver, service):
         assert (await service.reports.get())[0] == "back"
         yield driver, service

@@ -7,8 +7,6 @@ from typing import Any
 
 
 class TritonPythonModel:
-    """The class that Triton's Python backend requires."""
-
     def initialize(self, args: dict[str, str]) -> None:
         report = json.loads(args["model_config"])["parameters"]["report"]["string_value"]
         server = os.getppid()

@@ -23,7 +23,6 @@ TUNING = Tuning(tolerance_bytes=MIB, freeing_seconds=1, residency_factor=0, fail
 
 
 def pool(root: Path, *models: ManagedModel | str, **changes: Any) -> EvictionSettings:
-    """Return settings for a pool of models, given as names or objects. The repository is below `root`."""
     standard: dict[str, Any] = {
         "policy": "lru-idle", "repository": str(root / "models"), "capacity_bytes": 10**9, "idle_seconds": 0,
         "lease_seconds": 5, "wait_seconds": 1,
@@ -49,8 +48,6 @@ def write_models(root: Path, *names: str, config: str = "") -> None:
 
 @dataclass
 class RunningPolicy:
-    """A policy in this process."""
-
     service: EvictionService
     driver: TritonDriver
     triton: StandIn
@@ -85,7 +82,6 @@ class RunningPolicy:
 
 @asynccontextmanager
 async def running_policy(root: Path, stand_in: StandIn, port: int, **changes: Any) -> AsyncIterator[RunningPolicy]:
-    """Run a policy over the repository below `root`, with a stand-in that listens now or later."""
     (root / "state").mkdir(exist_ok=True)
     footprints = Footprints(root / "state")
     footprints.read()

@@ -20,8 +20,6 @@ SECRET = "5" * 64
 
 @dataclass
 class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc]
-    """The state and the faults of the stand-in."""
-
     bytes: dict[str, int] = field(default_factory=dict)
     """The memory of each model. These models are in the repository."""
     load_seconds: float = 0.0

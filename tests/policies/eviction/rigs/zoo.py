@@ -18,7 +18,6 @@ def model(
 
 
 def ensemble(repository: Path, name: str, *parts: str) -> None:
-    """Publish an ensemble that passes a number through its parts."""
     names = ["INPUT", *(f"between{number}" for number in range(1, len(parts))), "OUTPUT"]
     steps = "".join(
         f'step {{ model_name: "{part}" model_version: -1 input_map {{ key: "INPUT" value: "{names[place]}" }} '

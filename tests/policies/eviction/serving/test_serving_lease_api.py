@@ -31,7 +31,6 @@ class Wire:
         self.root = root
 
     async def post(self, path: str, message: Any) -> tuple[int, Any, Any]:
-        """Return status, headers and body."""
         body = message if isinstance(message, bytes) else json.dumps(message)
         async with self.http.post(self.root + path, data=body) as answer:
             text = await answer.read()

@@ -39,7 +39,6 @@ def view(*models: Listed, **more: Any) -> Snapshot:
 
 
 def samples(seen: Snapshot) -> Mapping[tuple[str, ...], float]:
-    """Return each sample by its name without the prefix and its labels' values."""
     families = text_string_to_metric_families(render(seen).decode())
     return {
         (each.name.removeprefix("tidegate_eviction_"), *each.labels.values()): each.value

@@ -21,8 +21,6 @@ Answered = dict[int, float | None]
 
 
 class Server(Site):
-    """A server that loads as a trace specifies, with its policy."""
-
     world: "Served"
 
     def start(self) -> None:
@@ -104,7 +102,6 @@ class Served(World):
         await self.use(held, model)
 
     async def use(self, held: Lease, model: TracedModel) -> None:
-        """Run a request under a lease."""
         held.enter()
         held.replica.in_flight += 1
         await asyncio.sleep(model.warm_seconds)
@@ -122,7 +119,6 @@ class Served(World):
 
 
 def served(trace: Trace, setting: SimulationSetting) -> tuple[Answered, list[str]]:
-    """Return the outcome of each request, and the names of the replicas."""
     with simulated():
         world = Served(trace, setting)
         world.live_through()

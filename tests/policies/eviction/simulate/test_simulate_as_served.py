@@ -14,7 +14,6 @@ TICK_SECONDS = 0.02  # Timers of a process are late by a millisecond, and are se
 
 
 def made(seed: int, requests: int = 400, models: int = 12, seconds: float = 1800.0) -> Trace:
-    """Return a trace of models with loads of up to ten seconds, at irregular times."""
     chance = random.Random(seed)
     kinds = [
         (chance.randint(5, 30), chance.choice([0.5, 2, 8]) * chance.uniform(0.8, 1.2), chance.uniform(0.05, 3))

@@ -44,7 +44,6 @@ class Returning(Simulation):
             super().refused(position, which, why)
 
     def is_out_of_hand(self, which: int, why: NotNow, told: float, was_known: bool) -> bool:
-        """Return whether the policy could not serve a returned caller."""
         pool, model = self.pool, self.pool.models[self._trace.models[which].name]
         if why.reason == State.LOADING:  # Longer than the wait: it began only now, or its duration was unknown.
             return not was_known and (model.operation.since >= told or self.pool.load_measured(model) is None)
@@ -55,7 +54,6 @@ class Returning(Simulation):
 
 
 def day(seed: int, gap: float) -> Trace:
-    """Two hours of random calls to models that load for up to a minute and a half."""
     chance = random.Random(seed)
     kinds = [(chance.randint(20, 100), chance.choice([2, 15, 45, 90]) * chance.uniform(0.7, 1), 0.5) for _ in range(8)]
     calls = sorted((chance.uniform(1, 7200), chance.randrange(8)) for _ in range(round(7200 / gap)))

@@ -24,14 +24,12 @@ def write_model(root: Path, name: str, content: bytes = b"", size: int = 8 * KIB
 
 
 def write_ensemble(root: Path, name: str, *parts: str) -> None:
-    """Write a model that consists of others."""
     (root / "source" / name / "1").mkdir(parents=True)
     steps = " ".join(f'step {{ model_name: "{part}" }}' for part in parts)
     (root / "source" / name / "config.pbtxt").write_text(f'platform: "ensemble" ensemble_scheduling {{ {steps} }}')
 
 
 def files_below(folder: Path) -> dict[str, bytes]:
-    """Return every file below a directory, by its path."""
     found = (Path(where, name) for where, _, names in os.walk(folder) for name in names)
     return {str(each.relative_to(folder)): each.read_bytes() for each in found}
 
@@ -49,12 +47,10 @@ class Rig:
 
     @property
     def served(self) -> Path:
-        """The server's repository."""
         return self.root / "tier" / "models"
 
     @property
     def staged(self) -> set[str]:
-        """The staged models, in any version."""
         return {model for model, _ in self.stager.copies}
 
     def is_near(self, model: str) -> bool:
@@ -72,13 +68,10 @@ class Rig:
         assert taken <= self.stager.settings.size_bytes
 
     def room_for(self, *models: str) -> int:
-        """Return the bytes of these models in the cache."""
         found = (self.repository.contents(each) for each in models)
         return sum(disk_bytes(each) for each in found if each is not None)
 
     def make(self, size_bytes: int = 1 << 20) -> Stager:
-        """Create a stager, as a starting policy does."""
-
         def contents(model: str) -> Contents | None:
             self.before_look(model)
             return self.repository.contents(model)

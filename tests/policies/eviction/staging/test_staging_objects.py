@@ -31,8 +31,6 @@ def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
 
 
 class Bucket:
-    """A repository in the bucket with the content of the directory `source`."""
-
     def __init__(self, minio: ObjectStore, root: Path) -> None:
         self.client, self.root = minio.client(), root
         self.path = f"test{next(numbers)}/models"

@@ -24,8 +24,6 @@ pytestmark = pytest.mark.anyio
 
 
 class Asked(TritonControl):
-    """A Triton with one fixed output."""
-
     def __init__(self, text: bytes | None) -> None:
         super().__init__("nowhere:1", "")
         self.said = text

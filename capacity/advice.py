@@ -92,8 +92,7 @@ def _more_computing(subject: PoolUnderReview) -> Advice:
 
 
 def _longer_wait(subject: PoolUnderReview, loading: OnDemand, trace: Trace | None) -> Advice | None:
-    """Return the advice to wait longer for loads. None if the wait is long enough, or if the volume is slow, which
-    must be fixed first."""
+    """Return advice to wait longer for loads. None if the wait is enough, or the volume is slow: fix that first."""
     found = subject.found
     longest = max((each.load_seconds / each.loads for each in found.models.values() if each.loads), default=0.0)
     wait = longest_wait(longest, subject.stack.platform.proxy.timeouts.request_seconds)
@@ -155,8 +154,7 @@ def _more_room(subject: PoolUnderReview, trace: Trace | None) -> Advice:
 
 
 def setting_of_pool(pool: Pool, models: Collection[Model]) -> SimulationSetting | None:
-    """Return the simulation setting of an on-demand pool. None if its policy is not installed here, or its slice has
-    an unknown size."""
+    """Return an on-demand pool's simulation setting. None if its policy or its slice's size is unknown here."""
     loading, capacity = pool.loading, devices.capacity_bytes(pool)
     if not isinstance(loading, OnDemand) or capacity is None:
         return None

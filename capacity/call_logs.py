@@ -199,8 +199,7 @@ class _File:
 
 
 def records_in(text: str) -> list[Record]:
-    """Return the records of proxies and policies in a text: JSON, JSON in JSON strings, cells of CSV. Some may lack
-    a logger."""
+    """Return proxies' and policies' records in a text: JSON, JSON in strings, CSV cells. Some may lack a logger."""
     found = list(_records(text))
     if not found and '""' in text:
         with suppress(csv.Error):  # a cell that is too long, or contains NUL

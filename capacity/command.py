@@ -18,8 +18,7 @@ _DAY = 24.0
 
 
 def write_recorded(out: Path, prometheus: str, hours: float | None, match: str, logs: str) -> None:
-    """Write the trace of a Prometheus's last hours, or of logs, and print its contents and losses. Raises
-    CommandError."""
+    """Write the trace of a Prometheus's last hours, or of logs. Print its contents and losses. Raises CommandError."""
     if bool(prometheus) == bool(logs):
         raise CommandError("Add a source: --prometheus <url> (--hours 168), or --logs <files>.", WRONG_INPUT)
     if logs and (match or hours is not None):

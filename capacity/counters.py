@@ -28,8 +28,7 @@ class Added(NamedTuple):
 
 @dataclass
 class Counters:
-    """Processes the samples of a counter, piece after piece. `own` are the metric's own labels. All others are labels
-    of the scrape target."""
+    """Processes a counter's samples, piece after piece. `own` are the metric's labels, others the scrape target's."""
 
     own: frozenset[str]
     begun: float | None = None  # The first scrape of any target.

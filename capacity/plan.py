@@ -98,7 +98,6 @@ def make_plan(trace: Path, definition: Path, target: str, gpu: str | None, stack
 
 
 def _basis(file: Path, definition: Path, target: str, gpu: str | None, stack: str | None) -> _Basis:
-    """Read and check all inputs before the long simulations."""
     share = target_of(target)
     if not file.name:
         raise CommandError("Add the trace: tidegate plan day.csv.gz (docs/capacity.md).", WRONG_INPUT)

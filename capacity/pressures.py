@@ -108,11 +108,9 @@ class Reading:
 
 
 def reading(loads: Sequence[tuple[float, float, float]]) -> Reading | None:
-    """Return the read rate from loads (bytes, seconds of each, number), by a straight line through them.
-
-    Least squares, weighted by the number of loads: seconds = start + bytes / rate. None for fewer than three models,
-    similar sizes, or durations that do not grow with the size.
-    """
+    """Return the read rate from loads (bytes, seconds of each, number): least squares, weighted by the number, for
+    seconds = start + bytes / rate. None for fewer than three models, similar sizes, or durations that do not grow with
+    size."""
     if len(loads) < 3 or max(loads)[0] < _SIZES_APART * min(loads)[0]:
         return None
     many = sum(weight for _, _, weight in loads)

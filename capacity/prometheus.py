@@ -35,11 +35,9 @@ class Series:
 
 
 def copy_labels(proxies: Iterable[Series]) -> frozenset[str]:
-    """Return the labels in which copies of the same process's series differ, such as `prometheus_replica`.
-
-    Two Prometheus servers behind one Thanos, or two scrape jobs, make copies. `proxies` are series that each proxy has
-    once. A proxy is identified by its pod, or by its address if there are no pods.
-    """
+    """Return the labels in which copies of a process's series differ, such as `prometheus_replica`, if servers or
+    scrape jobs overlap. `proxies` are series that each proxy has once. A pod identifies a proxy, or else its
+    address."""
     processes = defaultdict(list)
     for each in proxies:
         pod = each.labels.get("pod") or each.labels.get("instance")

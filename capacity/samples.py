@@ -116,5 +116,4 @@ class PoolSamples:
         return kept
 
     def replicas(self, *metrics: str) -> int:
-        """Return the number of its pods that have any of these metrics."""
         return len({pod for each in metrics for (pod,) in self.samples.last(each, "pod") if self.pods.fullmatch(pod)})

@@ -131,8 +131,7 @@ def _simulated(setting: SimulationSetting) -> Figures:
 
 
 def first_loads(trace: Trace, outcome: Outcome) -> frozenset[int]:
-    """Return the positions of calls during the first load of their model. The simulation starts with empty slices, but
-    real pools do not."""
+    """Return the positions of calls during their model's first load. A simulation starts empty, real pools do not."""
     ends: dict[int, float] = {}
     for now, which, size in outcome.memory:
         if size > 0:

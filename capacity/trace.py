@@ -45,11 +45,8 @@ def no_calls(where: str) -> CommandError:
 
 
 def trace_of(recording: Recording) -> tuple[Trace, list[str]]:
-    """Return the trace, and sentences about its losses. Raises CommandError if it would be empty.
-
-    Models without a measured size are left out. A load time that was never measured is estimated by size. If two
-    servers have a model of the same name, the models are called `server/model`.
-    """
+    """Return the trace, and sentences about its losses, such as models without a measured size. Raises CommandError if
+    it is empty. If two servers have a model of the same name, models are called `server/model`."""
     servers = Counter(model for _, model in recording.calls)
     called = {
         (f"{server}/{model}" if servers[model] > 1 else model): (model, calls)

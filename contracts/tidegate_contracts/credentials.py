@@ -48,10 +48,8 @@ _USERINFO = re.compile(r"(?<![^\s\"'=$])[^\s/:@'\"=$]+:[^\s/@$'\"]{3,}(?=(@(?!sh
 
 
 def has_userinfo(text: str) -> bool:
-    """Return whether a text has `name:password@` without a scheme, as programs accept addresses of web proxies.
-
-    The digest of an image does not count.
-    """
+    """Return whether a text has `name:password@` without a scheme, as programs accept addresses of web proxies. The
+    digest of an image does not count."""
     return any(found[1] for found in _USERINFO.finditer(text))
 
 

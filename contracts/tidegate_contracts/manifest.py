@@ -57,7 +57,6 @@ class Manifest(Message):
 
     @property
     def size(self) -> int:
-        """Total bytes of all files."""
         return sum(file.size for file in self.files)
 
     def digest(self) -> str:

@@ -24,10 +24,8 @@ class NotNow(NamedTuple):
 
 
 def weight(replica: str, key: bytes) -> bytes:
-    """Return the weight of a replica, by its name, for a key. The largest wins, at every proxy.
-
-    Rendezvous hashing: Thaler and Ravishankar, IEEE/ACM TON 6(1), 1998.
-    """
+    """Return the weight of a replica, by its name, for a key. The largest wins, at every proxy. Rendezvous hashing:
+    Thaler and Ravishankar, IEEE/ACM TON 6(1), 1998."""
     return blake2b(replica.encode() + b"\0" + key).digest()
 
 

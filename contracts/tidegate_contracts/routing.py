@@ -77,10 +77,8 @@ class ServedModel(Message):
 
 
 class Model(ServedModel):
-    """The proxy's entry of a model in one pool of its server.
-
-    If versions have separate pools, there is one entry for each, with the versions there: see `whole`.
-    """
+    """The proxy's entry of a model in one pool of its server. If versions have separate pools, each has one: see
+    `whole`."""
 
     idle_seconds: int | None = None
     pinned: bool = False

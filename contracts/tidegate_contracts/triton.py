@@ -44,9 +44,8 @@ def model_ready_path(model: str) -> str:
 
 
 def code_backend(backend: str, platform: str, files: Iterable[tuple[str, int]]) -> str | None:
-    """Return the backend of a model whose files are only code, so that their size does not show its memory.
-
-    Return None for any other model. A file is its path and its size."""
+    """Return the backend of a model whose files are only code, so that their size does not show its memory. Return None
+    for any other model. A file is its path and its size."""
     sizes = dict(files)
     if sum(sizes.values()) >= LEAST_MODEL_BYTES:
         return None

@@ -102,7 +102,6 @@ class Planes:
         return seconds
 
     def clear(self, stack: Stack) -> None:
-        """Remove a stack from its plane, with its datasets."""
         cluster = self.clusters[stack.data_plane.name]
         cluster.kubectl("delete", "namespace", stack.namespace, "--ignore-not-found", timeout=300)
         for item in self.objects(stack):

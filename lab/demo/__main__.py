@@ -104,7 +104,6 @@ def _show(
     perform: Callable[[Made, Show], None],
     more: str,
 ) -> None:
-    """Run something, play its scenes, and print `more` at the end."""
     with _running(what, run) as (made, show):
         perform(made, show)
     show.print(more)
@@ -123,10 +122,8 @@ def _stay(made: LocalEnvironment | World, text: str, show: Show) -> NoReturn:
 def _running(
     what: str, run: Callable[[Path], AbstractContextManager[Made]], *, stays: bool = False
 ) -> Iterator[tuple[Made, Show]]:
-    """Run something in a new temporary directory, and exit with one clear message and a code if it fails.
-
-    With `stays`, an interruption is the normal end (exit code 0), and the logs are kept.
-    """
+    """Run something in a new temporary directory, and exit with one clear message and a code if it fails. With `stays`,
+    an interruption is the normal end (exit code 0), and the logs are kept."""
     show = Show(Console())
     for number in SIGNALS:
         signal.signal(number, _interrupt)

@@ -50,7 +50,6 @@ class LanguagePlane:
 
     @property
     def parts(self) -> dict[str, Process]:
-        """Its processes, by their names."""
         found = {"proxy": self.proxy.process}
         for model, made in self.dynamos.items():
             found |= {f"{model} frontend": made.process, f"{model} worker": made.workers[model]}
@@ -64,10 +63,7 @@ class LanguagePlane:
 
 @contextmanager
 def language_plane(root: Path) -> Iterator[LanguagePlane]:
-    """Run the definition's proxy and models in a directory until the block ends.
-
-    Raises CannotBeHadError and ProcessError.
-    """
+    """Run the definition's proxy and models until the block ends. Raises CannotBeHadError and ProcessError."""
     definition = read_definition(DEFINITION)
     (stack,) = definition.stacks
     key, names = new_key(), root / "names" / "pools.json"
@@ -92,7 +88,6 @@ def perform(plane: LanguagePlane, show: Show) -> None:
 
 @scene(SCENES, "The proxy sends each call to the model's server, and lists the models that the caller may call.")
 def _two_models(plane: LanguagePlane) -> str:
-    """Call two models at one address."""
     listed = {model.id for model in plane.client.models.list()}
     claim({CHAT, CODE} <= listed, f"the proxy lists only {sorted(listed)}")
     answers = []
@@ -109,7 +104,6 @@ def _two_models(plane: LanguagePlane) -> str:
 
 @scene(SCENES, "The proxy forwards each token immediately. When a caller closes the stream, the engine stops.")
 def _stream(plane: LanguagePlane) -> str:
-    """Stream a response."""
     begun, times, text = time.monotonic(), list[float](), ""
     for event in plane.chat(CODE, WORDS, stream=True):
         times.append(time.monotonic() - begun)

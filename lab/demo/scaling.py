@@ -77,7 +77,6 @@ class Kubelet:
     pods: dict[str, Pod] = field(default_factory=dict)
 
     def serving(self) -> list[Pod]:
-        """Return the pods that take calls."""
         return [pod for pod in self.pods.values() if pod.deleted is None]
 
     def sync(self) -> None:
@@ -110,7 +109,6 @@ class Kubelet:
         self.prometheus.scrape(metrics | {self.proxy_metrics: PROXY_POD})
 
     def close(self) -> None:
-        """End all pods at the same time."""
         for pod in self.pods.values():
             for process in pod.processes:
                 process.popen.terminate()
@@ -148,11 +146,9 @@ class ScaledPool:
     lost: list[str] = field(default_factory=list)
 
     def wanted(self) -> int:
-        """Return the StatefulSet's desired number of replicas."""
         return int(self.kubelet.cluster.get("statefulset", POOL, self.kubelet.namespace)["spec"].get("replicas", 1))
 
     def keda_is_ready(self) -> bool:
-        """Return whether KEDA can read the ScaledObject's metrics."""
         found = self.kubelet.cluster.get("scaledobject", POOL, self.kubelet.namespace).get("status", {})
         return any(each["type"] == "Ready" and each["status"] == "True" for each in found.get("conditions", ()))
 
@@ -248,7 +244,6 @@ def perform(pool: ScaledPool, show: Show) -> None:
 
 @scene(SCENES, "KEDA queries a Prometheus that scrapes the real Triton, its eviction policy and the proxy.")
 def _quiet(pool: ScaledPool) -> str:
-    """Keep one replica under little load."""
     seconds = pool.until("KEDA is ready", lambda _: pool.keda_is_ready())
     for _ in range(20):
         claim(
@@ -259,7 +254,6 @@ def _quiet(pool: ScaledPool) -> str:
 
 @scene(SCENES, "Queue time and full memory raise the pool from 1 to 3 replicas, one at a time.")
 def _load(pool: ScaledPool) -> str:
-    """Scale up in a wave of load."""
     pool.wave.enter_context(pool.callers(WAVE_CALLERS, MODELS))
     serving = pool.kubelet.serving
     wanted = pool.until("KEDA requests a second replica", lambda found: found == 2)
@@ -273,7 +267,6 @@ def _load(pool: ScaledPool) -> str:
 
 @scene(SCENES, "Replicas stop one after the other when the load of the last two minutes needs fewer. No call is lost.")
 def _ebb(pool: ScaledPool) -> str:
-    """Scale down after the wave."""
     pool.wave.close()
     first = pool.until("KEDA stops one replica", lambda found: found == 2)
     last = first + pool.until("KEDA stops another one", lambda found: found == 1)

@@ -26,21 +26,17 @@ class Show:
         self.console.print(Text(text), highlight=False)
 
     def scene(self, title: str, claim: str) -> None:
-        """Print the head of a scene, and what the scene claims."""
         self.console.print()
         self.console.print(Text(title, "bold"))
         self._inside(Text(claim))
 
     def outcome(self, text: str, seconds: float) -> None:
-        """Print the outcome of a scene whose claim held."""
         self._inside(Text.assemble(text, (f"  ({seconds:.1f} s)", "dim")), Text("✔", "bold green"))
 
     def note(self, text: str) -> None:
-        """Print a sentence that belongs to a scene."""
         self._inside(Text(text), Text("·"))
 
     def command(self, who: str, command: str) -> None:
-        """Print a command and who runs it."""
         self._inside(Text.assemble((f"{who} $ ", "dim"), (command, "bold cyan")))
 
     def output(self, text: str) -> None:
@@ -52,7 +48,6 @@ class Show:
                 self.console.print(Padding(Text(line, "dim"), (0, 0, 0, 8)))
 
     def failure(self, text: str) -> None:
-        """Print why a claim did not hold."""
         self._inside(Text(text), Text("✘", "bold red"))
 
     def the_zoo(self) -> None:
@@ -69,14 +64,12 @@ class Show:
         )
 
     def parts(self, parts: Mapping[str, Process]) -> None:
-        """Print each process with its id and its log."""
         table = Table("process", "pid", "log", box=None, pad_edge=False, header_style="bold")
         for name, process in parts.items():
             table.add_row(Text(name), Text(str(process.pid)), Text(str(process.log), overflow="fold"))
         self.console.print(table)
 
     def _inside(self, text: Text, sign: Text | None = None) -> None:
-        """Print a scene's text, indented, after a sign."""
         grid = Table.grid(padding=(0, 1, 0, 0))
         grid.add_column(width=5, justify="right")
         grid.add_column()

@@ -87,7 +87,6 @@ class Stage:
     most_bytes: int = 0  # The largest sum of resident, loading, freeing and leaked bytes.
 
     def listing(self) -> Listing:
-        """Return the models in the on-demand Triton's slice."""
         return self.platform.policy.listing()
 
     def state(self, model: str) -> str:
@@ -122,7 +121,6 @@ class Stage:
         claim(reply.is_right(model), f"a call of {model} got {reply.status}: {reply.why}")
 
     def idle(self, model: str) -> None:
-        """Wait until a model can be evicted."""
         until(
             f"{model} can be evicted",
             lambda: any(
@@ -139,7 +137,6 @@ class Stage:
         return self._log.stat().st_size
 
     def events(self, kind: str, since: int = 0) -> list[dict[str, Any]]:
-        """Return the policy's events of a kind since a mark."""
         with self._log.open("rb") as log:
             log.seek(since)
             lines = log.read().splitlines()
@@ -150,13 +147,10 @@ class Stage:
         return [event for event in found if event.get("event") == kind]
 
     def acquires(self) -> float:
-        """Return how many leases the proxies have requested."""
         return sum(counted(proxy.admin, "tidegate_proxy_lease_acquires_total") for proxy in self.platform.proxies)
 
     @contextmanager
     def sampling(self) -> Iterator[None]:
-        """Sample the slice's memory until the block ends."""
-
         def look() -> None:
             try:
                 found = self.listing()

@@ -18,9 +18,7 @@ def write_proxy(
     moved: Callable[[routing.Pool], routing.Pool] = lambda pool: pool,
 ) -> routing.RoutingTable:
     """Write the tables of rendered objects, and the caller's key, to a proxy's directory. Return the routing table.
-
-    `moved` returns a pool with its ports on this machine.
-    """
+    `moved` returns a pool with its ports on this machine."""
     (data,) = (
         each["data"] for each in objects if each["kind"] == "ConfigMap" and proxy_process.ROUTING_FILE in each["data"]
     )

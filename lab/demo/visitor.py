@@ -41,7 +41,6 @@ class Reply:
         return str(self.body.get("detail") or self.body.get("error") or "") if isinstance(self.body, dict) else ""
 
     def is_right(self, model: str) -> bool:
-        """Return whether this is the model's correct output."""
         return (
             self.status == 200
             and isinstance(self.body, dict)
@@ -68,7 +67,6 @@ class Tally:
 
     @property
     def failed(self) -> int:
-        """The number of calls without a correct response."""
         return self.calls - self.statuses[200] + self.wrong
 
 

@@ -58,10 +58,8 @@ print(client.infer("moose", [tensor], headers=headers).as_numpy("OUTPUT"))
 
 
 def to_try(platform: LocalEnvironment, seen: Prometheus | None = None) -> str:
-    """Return sentences that end with a colon, each with its command below. The first command sets variables.
-
-    With `seen`, they include commands that use what Prometheus has recorded.
-    """
+    """Return sentences that end with a colon, each with its command below. The first command sets variables. With
+    `seen`, they include commands that use what Prometheus has recorded."""
     proxy, key = platform.proxies[0], platform.keys[CALLER]
     variables = {
         "TIDEGATE_URL": f"http://{proxy.http}",

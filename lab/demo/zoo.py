@@ -30,7 +30,6 @@ class Animal:
         return self.mebibytes * MIB
 
     def model(self, versions: Sequence[int] = (1,)) -> Model:
-        """Return the model to publish."""
         numbers = {"factor": self.factor, "mebibytes": self.mebibytes - PROCESS_MIB}
         return _numpy_model(self.name, "animal", numbers, versions)
 

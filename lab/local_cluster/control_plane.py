@@ -59,7 +59,6 @@ class Network:
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine reaches it."""
         return self.address == "127.0.0.1"
 
 
@@ -92,10 +91,8 @@ class ControlPlane:
             private(self.kubeconfig_of(name), self._kubeconfig(name))
 
     def user(self, name: str, groups: Sequence[str] = ()) -> Path:
-        """Return a kubeconfig of another identity, with that identity's rights.
-
-        `system:node:<node>` in the group `system:nodes` is a kubelet, `system:kube-proxy` is kube-proxy.
-        """
+        """Return a kubeconfig of another identity, with that identity's rights. `system:node:<node>` in the group
+        `system:nodes` is a kubelet, `system:kube-proxy` is kube-proxy."""
         key = hashlib.sha256("\n".join([name, *groups]).encode()).hexdigest()[:16]
         path = self.folder / "kubeconfigs" / "users" / key
         # The administrator impersonates the identity.
@@ -206,10 +203,8 @@ def _address_stage(name: str, kind: Mapping[str, str], conditions: Sequence[Mapp
 
 
 def write_stages(folder: Path) -> None:
-    """Write kwok's stages to one file: the life of simulated nodes and pods, and the published addresses.
-
-    Pulumi waits for the address of an Ingress and of a load balancer.
-    """
+    """Write kwok's stages to one file: the life of simulated nodes and pods, and the published addresses. Pulumi waits
+    for the address of an Ingress and of a load balancer."""
     balanced = {"key": ".spec.type", "operator": "In", "values": ["LoadBalancer"]}
     texts = [
         *(file.read_text("utf-8") for file in tools.module_files("kwok-stages")),

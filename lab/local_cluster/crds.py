@@ -27,10 +27,7 @@ _NAME = re.compile(r"^  name: (\S+)$", re.MULTILINE)
 
 
 def install(cluster: LocalCluster, objects: Iterable[Mapping[str, Any]]) -> None:
-    """Install the definitions of these objects' kinds, and wait until they are served.
-
-    Kubernetes' own kinds need none. Raises ClusterError.
-    """
+    """Install the definitions of these objects' kinds, except Kubernetes' own, and await them. Raises ClusterError."""
     kinds = {(item["apiVersion"].partition("/")[0], item["kind"]) for item in objects}
     wanted = {(group, kind) for group, kind in kinds if group in MODULES}
     found = {key: text for key, text in _definitions(wanted) if key in wanted}

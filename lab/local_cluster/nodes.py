@@ -64,8 +64,7 @@ def mig_mixed(name: str, product: str, gpus: int, slices: Mapping[str, int]) -> 
 def mig_layouts(
     name: str, product: str, gpus: int, layouts: Layouts, *, labels: Labels | None = None
 ) -> KubernetesObject:
-    """Return a node with MIG strategy mixed. `layouts` has numbers of GPUs and their slices. The other GPUs are
-    whole."""
+    """Return a node with MIG strategy mixed. `layouts` has numbers of GPUs and their slices. Other GPUs are whole."""
     devices = Counter({GPU: gpus - sum(count for count, _ in layouts)})
     for cut, slices in layouts:
         for profile, count in slices.items():
@@ -91,10 +90,8 @@ def time_sliced(
     renamed: bool = True,
     labels: Labels | None = None,
 ) -> KubernetesObject:
-    """Return a node whose GPUs are time-sliced (or shared by MPS, `kind="mps"`), each by `replicas` pods.
-
-    With `renamed` (the plugin's renameByDefault) a share is a nvidia.com/gpu.shared, and the product keeps its name.
-    """
+    """Return a node whose GPUs are time-sliced (or shared by MPS, `kind="mps"`), each by `replicas` pods. With
+    `renamed` (the plugin's renameByDefault) a share is a nvidia.com/gpu.shared, and the product keeps its name."""
     found = {PRODUCT: product if renamed else f"{product}-SHARED", SHARING: kind, **(labels or {})}
     return _gpu_node(name, gpus, {f"{GPU}.shared" if renamed else GPU: gpus * replicas}, found)
 
@@ -198,10 +195,8 @@ def nodes_of(plane: DataPlane, stacks: Iterable[Stack] = ()) -> list[KubernetesO
 
 
 def nodes_of_group(name: str, group: GpuNodes, pools: Iterable[Pool]) -> Iterator[KubernetesObject]:
-    """Yield one node of a group, and its ResourceSlice if pools claim its devices.
-
-    They have what the placements of these pools rely on. Without such pools, they have what the usual programs publish.
-    """
+    """Yield one node of a group, and its ResourceSlice if pools claim its devices. They have what the placements of
+    these pools rely on. Without such pools, they have what the usual programs publish."""
     product, kinds = group.product, {kind for kind, _ in inventory([group])}
     theirs = [pool for pool in pools if getattr(pool.placement, "product", None) in (None, product)]
     labels = _asked_for(pool for pool in theirs if not isinstance(pool.placement, CpuPlacement))

@@ -18,10 +18,7 @@ _READY_SECONDS = 120
 
 
 def start_keda(cluster: LocalCluster) -> None:
-    """Start KEDA's operator and metrics adapter with their kinds, until the cluster ends.
-
-    Raises ProcessError, and ToolError if they cannot be built.
-    """
+    """Start KEDA's operator, metrics adapter and kinds until the cluster ends. Raises ProcessError and ToolError."""
     operator, adapter = tools.path("keda-operator"), tools.path("keda-adapter")
     metrics, probes, inner, secure, counts = free_ports(5)
     for file in tools.crd_files("keda"):

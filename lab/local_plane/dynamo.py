@@ -44,11 +44,9 @@ class Dynamo:
 
     @property
     def http(self) -> str:
-        """Host and port of its HTTP side."""
         return f"{HOST}:{self.http_port}"
 
     def get(self, path: str) -> tuple[int, Any]:
-        """Return the status and the JSON of a response."""
         response = self._get(path)
         return response.status, response.json()
 
@@ -60,7 +58,6 @@ class Dynamo:
             return set()
 
     def in_flight(self, model: str) -> int:
-        """Return the number of requests in progress for a model."""
         text = self._get("/metrics").data.decode()
         name = re.escape(f'dynamo_frontend_inflight_requests{{model="{model}"}}')
         found = re.search(rf"^{name} (\d+)$", text, re.MULTILINE)
@@ -83,10 +80,8 @@ class Dynamo:
 
 @contextmanager
 def dynamo(folder: Path, models: Sequence[str], options: Sequence[str] = ()) -> Iterator[Dynamo]:
-    """Run a Dynamo that serves these models until the block ends, with its files in a directory.
-
-    `options` are those of the workers, such as `--speedup-ratio 10`. Raises CannotBeHadError.
-    """
+    """Run a Dynamo that serves these models until the block ends, with its files in a directory. `options` are those of
+    the workers, such as `--speedup-ratio 10`. Raises CannotBeHadError."""
     python = environment("dynamo", "a real Dynamo (ai-dynamo)", GLIBC) / "bin" / "python"
     write_model(folder / "model")
     variables = (

@@ -45,7 +45,6 @@ class Plan:
     production: bool = False
 
     def settings(self, repository: Path) -> EvictionSettings:
-        """Return the policy's settings for its pool."""
         return EvictionSettings(
             policy=self.policy,
             repository=str(repository),
@@ -58,7 +57,6 @@ class Plan:
         )
 
     def access(self) -> routing.AccessTable:
-        """Return the access rules."""
         all_of_it = routing.AccessRule(
             name="callers", principals=self.callers, actions=("infer", "inspect"), servers=ALL, models=ALL
         )
@@ -97,11 +95,9 @@ class LocalEnvironment:
 
     @property
     def url(self) -> str:
-        """Address of the first proxy."""
         return f"http://{self.proxies[0].http}"
 
     def repository(self, server: str) -> Path:
-        """Return the directory of a server's models."""
         return self.dataset / server / "models"
 
     def staging(self, server: str) -> Path:
@@ -112,7 +108,6 @@ class LocalEnvironment:
         publish(model, self.repository(server), self.staging(server))
 
     def facts(self) -> environments.Environment:
-        """Return the environment's description for clients."""
         volume = f"local:{self.dataset}"
         backends = tuple(sorted(each.name for each in installed().backends.iterdir() if each.is_dir()))
         servers = (
@@ -202,7 +197,6 @@ class LocalEnvironment:
         self._stack(part).close()
 
     def close(self) -> None:
-        """End all processes at the same time."""
         for process in self.parts.values():
             process.popen.terminate()
         with ExitStack() as all_of_it:
@@ -210,7 +204,6 @@ class LocalEnvironment:
                 all_of_it.push(stack)
 
     def routing_table(self) -> routing.RoutingTable:
-        """Return the proxies' routing table of its servers and models."""
         servers = [(ON_DEMAND, self.on_demand)]
         if self.plan.preloads:
             servers.insert(0, (PRELOAD, self.preload))
@@ -235,7 +228,6 @@ class LocalEnvironment:
 
     @property
     def parts(self) -> dict[str, Process]:
-        """Its processes, by name."""
         singles = ((name, getattr(self, name.replace("-", "_"), None)) for name in (PRELOAD, ON_DEMAND, POLICY))
         servers = (*singles, *((each.root.name, each) for each in self.proxies))
         return {name: server.process for name, server in servers if server is not None}

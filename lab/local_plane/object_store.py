@@ -26,7 +26,6 @@ class ObjectStore:
 
     @property
     def url(self) -> str:
-        """Address of its S3 API."""
         return f"http://{HOST}:{self.port}"
 
     @property
@@ -62,10 +61,8 @@ class ObjectStore:
 
 @contextmanager
 def object_store(folder: Path) -> Iterator[ObjectStore]:
-    """Run a MinIO with its buckets in a directory until the block ends.
-
-    If this machine has none yet, it is built, which takes minutes. Raises CannotBeHadError if that fails.
-    """
+    """Run a MinIO with its buckets in a directory until the block ends. If this machine has none yet, it is built,
+    which takes minutes. Raises CannotBeHadError if that fails."""
     program = had("MinIO", tools.path, "minio")
     folder.mkdir(parents=True, exist_ok=True)
     user, password = "tidegate", secrets.token_urlsafe(24)

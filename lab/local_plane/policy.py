@@ -29,7 +29,6 @@ class Policy:
 
     @property
     def leases(self) -> str:
-        """Host and port of its leases."""
         return f"{self.host}:{self.lease_port}"
 
     def listing(self) -> lease.Listing:
@@ -41,7 +40,6 @@ class Policy:
 
     @property
     def admin(self) -> str:
-        """Host and port of its probes and metrics."""
         return f"{self.host}:{self.admin_port}"
 
 
@@ -76,11 +74,8 @@ def policy(
     options: Sequence[str] = (),
     packages: Sequence[str] = (),
 ) -> Iterator[Policy]:
-    """Run the policy with the settings in `root` until the block ends.
-
-    It listens at its server's address. `ports` are those of leases and admin, and 0 is any free port. `packages` are
-    directories with custom policies.
-    """
+    """Run the policy with the settings in `root` until the block ends. It listens at its server's address. `ports` are
+    those of leases and admin, and 0 is any free port. `packages` are directories with custom policies."""
     environment = os.environ | python_variables("policies/eviction", "contracts", "service", *packages)
     command: list[str | Path] = [sys.executable, "-m", eviction_process.MODULE, "serve", "--host", server.host]
     write_cluster(root / "cluster")

@@ -56,7 +56,6 @@ class Process:
         return self.popen.pid
 
     def resident_bytes(self) -> int:
-        """Return its bytes in RAM."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
@@ -126,12 +125,10 @@ class Server:
 
     @property
     def http(self) -> str:
-        """Host and port of its HTTP side."""
         return f"{self.host}:{self.http_port}"
 
     @property
     def grpc(self) -> str:
-        """Host and port of its gRPC side."""
         return f"{self.host}:{self.grpc_port}"
 
 
@@ -145,10 +142,8 @@ def running(
     folder: Path | None = None,
     kill: bool = False,
 ) -> Iterator[Process]:
-    """Run a command with its output in a log file, optionally on one core, until the block ends.
-
-    It also ends with the thread that started it. With `kill` it is killed immediately.
-    """
+    """Run a command with its output in a log file, optionally on one core, until the block ends. It also ends with the
+    thread that started it. With `kill` it is killed immediately."""
     with log.open("wb") as output, pinned(core):
         popen = subprocess.Popen(
             [*leash("KILL" if kill else "TERM"), *map(str, command)],
@@ -183,10 +178,8 @@ def pinned(core: int | None) -> Iterator[None]:
 
 
 def free_ports(number: int) -> list[int]:
-    """Return free ports of loopback below the range of Linux for connections.
-
-    Until a server listens there, another process could choose them, too. So each process chooses from a separate range.
-    """
+    """Return free ports of loopback below the range of Linux for connections. Until a server listens there, another
+    process could choose them, too. So each process chooses from a separate range."""
     return [*itertools.islice(filter(_is_free, _own_ports(os.getpid())), number)]
 
 

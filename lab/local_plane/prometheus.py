@@ -32,7 +32,6 @@ class Prometheus:
 
     @property
     def url(self) -> str:
-        """Address of its API."""
         return f"http://{HOST}:{self.port}"
 
     def ask(self, path: str, **fields: Any) -> Any:
@@ -74,11 +73,8 @@ def prometheus(
     options: Sequence[str] = (),
     rules: Sequence[Mapping[str, Any]] = (),
 ) -> Iterator[Prometheus]:
-    """Run a Prometheus with its data in a directory, at a free port, until the block ends.
-
-    It scrapes `pods` every second: a mapping from host and port to the pod. Series have the pod's name and namespace,
-    as those of a PodMonitor. It evaluates `rules` as often.
-    """
+    """Run a Prometheus in a directory, at a free port, until the block ends. Every second it scrapes `pods` (pods by
+    host and port), and evaluates `rules`. Series have a pod's name and namespace, as those of a PodMonitor."""
     program = installed()
     (folder / TARGETS).mkdir(parents=True, exist_ok=True)
     write_targets(folder, pods or {}, namespace)

@@ -41,12 +41,10 @@ class Proxy(Server):
 
     @property
     def ports(self) -> tuple[int, int, int]:
-        """The ports of HTTP, gRPC and admin."""
         return self.http_port, self.grpc_port, self.admin_port
 
     @property
     def admin(self) -> str:
-        """Host and port of its probes and metrics."""
         return f"{HOST}:{self.admin_port}"
 
 
@@ -80,11 +78,8 @@ def proxy(
     packages: Sequence[str] = (),
     names: Path | None = None,
 ) -> Iterator[Proxy]:
-    """Run a proxy with the tables in `root` until the block ends.
-
-    `ports` are those of a proxy that it replaces. By default they are free ones. `packages` are directories of further
-    modules. `names` is a file of addresses by pool (`named_proxy`). Without it, the proxy uses DNS.
-    """
+    """Run a proxy with the tables in `root` until the block ends, at free `ports` or those of one that it replaces.
+    `packages` are directories of more modules, `names` a file of addresses by pool (`named_proxy`) instead of DNS."""
     variables = {variable(name): value for name, value in (SETTINGS | dict(settings or {})).items()}
     module = proxy_process.MODULE
     if names is not None:

@@ -50,7 +50,6 @@ class Triton(Server):
 
     @property
     def ports(self) -> tuple[int, int, int]:
-        """The ports of HTTP, gRPC and metrics."""
         return self.http_port, self.grpc_port, self.metrics_port
 
 

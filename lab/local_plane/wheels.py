@@ -13,10 +13,8 @@ _MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64
 
 
 def environment(name: str, what: str, glibc: tuple[int, int]) -> Path:
-    """Return the virtual environment of `requirements/<name>.txt`, created if necessary.
-
-    Raises CannotBeHadError if no wheel fits this machine (Linux with this glibc or newer), or the install fails.
-    """
+    """Return the virtual environment of `requirements/<name>.txt`, created if necessary. Raises CannotBeHadError if no
+    wheel fits this machine (Linux with this glibc or newer), or the install fails."""
     machine = _MACHINES.get(platform.machine().lower())
     library, version = platform.libc_ver()
     if not sys.platform.startswith("linux") or machine is None:

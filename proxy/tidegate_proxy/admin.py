@@ -104,11 +104,8 @@ def make_admin(
     registry: CollectorRegistry,
     meter: Meter,
 ) -> FastAPI:
-    """Return the application.
-
-    `ready` returns why the proxy is not ready, or nothing. `server_ready` does so for a server, and returns None
-    for an unknown one. `not_loaded` lists a server's failed loads. `meter` has the counts of calls.
-    """
+    """Return the application. `ready` returns why the proxy is not ready, or nothing. `server_ready` does so for a
+    server (None: unknown). `not_loaded` lists a server's failed loads. `meter` has the counts of calls."""
     app = FastAPI(title="Tidegate inference proxy: probes and metrics", openapi_url=None)
 
     @app.get(proxy_process.LIVE_PATH)

@@ -25,9 +25,7 @@ log = logging.getLogger(__name__)
 
 def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> ASGIApp:
     """Return the application. `ready` returns why the proxy is not ready, or an empty string. `meter` counts problems.
-
-    The scope of each request has its `request_id`, and its `caller` (`http.body.Caller`).
-    """
+    The scope of each request has its `request_id`, and its `caller` (`http.body.Caller`)."""
     app = FastAPI(title="Tidegate inference proxy", redirect_slashes=False, openapi_url=None)
 
     async def respond(request: Request, error: Exception) -> Response:

@@ -31,10 +31,7 @@ TIMES_FREE_FOR_CALLERS = 7
 
 
 class ReceiveBuffer:
-    """The buffer that a loop reads into. It is copied before the next read.
-
-    A slice of a map is bytes, without an intermediate memoryview.
-    """
+    """A loop's receive buffer, copied before the next read. Slices of a map are bytes, without a memoryview."""
 
     def __init__(self) -> None:
         self.map = mmap.mmap(-1, 256 * 1024)
@@ -108,10 +105,8 @@ class ConcurrencyLimiter:
         return False
 
     def enqueue(self, waiter: Waiter, model: InFlightCount, caller: InFlightCount, due: bool = False) -> bool:
-        """Queue a call until it is `admitted`. Return False if the queue is too long.
-
-        A call that is `due` has already waited elsewhere, among a bounded number, and is never refused.
-        """
+        """Queue a call until it is `admitted`. Return False if the queue is too long. A call that is `due` has already
+        waited elsewhere, among a bounded number, and is never refused."""
         queue = self._queues.get((model, caller))
         before = 0 if queue is None else len(queue)
         if before >= (self.limit * WAITING_FOR_EACH - self.waiting) * TIMES_FREE and not due:

@@ -37,10 +37,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class WatchedFile:
-    """A file or directory that can be replaced at any time.
-
-    Its state is a fingerprint. ConfigMaps and Secrets swap a whole directory by a symbolic link, editors a file.
-    """
+    """A file or directory that can be replaced at any time. Its state is a fingerprint. ConfigMaps and Secrets swap a
+    whole directory by a symbolic link, editors a file."""
 
     name: str
     path: Path

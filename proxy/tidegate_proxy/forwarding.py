@@ -27,10 +27,8 @@ reports that, in one way or another, until Kubernetes has noticed the end of its
 
 
 class Forwarding:
-    """The resources of one call on its way to a replica of its model's pool, or to another if the first did nothing.
-
-    A call over HTTP is one, a call over gRPC has one. Its owner calls `give_back` exactly once.
-    """
+    """The resources of one call on its way to a replica of its model's pool, or to another if the first did nothing. A
+    call over HTTP is one, a call over gRPC has one. Its owner calls `give_back` exactly once."""
 
     __slots__ = (
         "_caller_count", "_has_slot", "_limiter", "_model_count", "_trial", "_waits", "asked", "error", "grant",
@@ -100,10 +98,8 @@ class Forwarding:
         must_find_sequence: bool = False,
         streams: ConcurrencyLimiter | None = None,
     ) -> None:
-        """Count the call against its rate limits, and go on. Nothing else here works before that. Raises Problem.
-
-        With `needs_no_lease`, it is answered without a lease. `streams` has the slots of calls that are streams.
-        """
+        """Count the call against its rate limits, and go on. Nothing else here works before that. Raises Problem. With
+        `needs_no_lease`, it is answered without a lease. `streams` has the slots of calls that are streams."""
         self.grant, self.read_only, self.asked = grant, read_only, asked
         self.route = route = grant.route
         self.identity = identity = grant.identity
@@ -142,10 +138,8 @@ class Forwarding:
             self.later(self.connect, replica)
 
     async def connect(self, replica: Replica | None) -> None:
-        """Send the call to this replica, or to the first of the others that accepts a connection.
-
-        If it needs a new lease first, it gives its slot back meanwhile. Raises Problem (busy).
-        """
+        """Send the call to this replica, or to the first of the others that accepts a connection. If it needs a new
+        lease first, it gives its slot back meanwhile. Raises Problem (busy)."""
         pool = self.pool
         while replica is not None:
             try:
@@ -288,9 +282,8 @@ class Forwarding:
             route.pool.leases.doubt(replica)
 
     def avoid(self, replica: Replica) -> Replica | None:
-        """Let other calls prefer other replicas for a while, because this one lacks the model.
-
-        Return another replica for this call, as `next_replica` does."""
+        """Let other calls prefer other replicas for a while, because this one lacks the model. Return another replica
+        for this call, as `next_replica` does."""
         replica.avoided_until = monotonic() + AVOIDED_SECONDS
         self.shared.meter.upstream_errors[self.route.server, "lost"] += 1
         return self.next_replica(replica)
@@ -348,9 +341,7 @@ def call_record(
     traceparent: bytes,
 ) -> dict[str, Any]:
     """Return the record of a call for logs and traces. `asked` are server and model, `size` is bytes in and out.
-
-    `problem` ended it, if any. Unknown fields are None.
-    """
+    `problem` ended it, if any. Unknown fields are None."""
     error = forwarding.error if forwarding is not None else ""
     grant = forwarding.grant if forwarding is not None else None
     return {
@@ -382,10 +373,8 @@ def where(problem: Problem | None, forwarding: Forwarding | None) -> str:
 
 
 def count_problem(meter: Meter, problem: Problem, forwarding: Forwarding | None) -> None:
-    """Count a problem that ends a call, with all that is known of the call.
-
-    If a replica got a part of it, it may have done the work, so a FULL problem loses its `Retry-After`.
-    """
+    """Count a problem that ends a call, with all that is known of the call. If a replica got a part of it, it may have
+    done the work, so a FULL problem loses its `Retry-After`."""
     if problem.type is ProblemType.FULL and forwarding is not None and forwarding.replica is not None:
         problem.retry_after = None
     if forwarding is None or forwarding.grant is None:

@@ -89,10 +89,8 @@ class AccountedConnection(asyncio.BufferedProtocol):
 
     @property
     def _is_new(self) -> bool:
-        """Whether only little is read of it at once, because many unauthenticated connections may send much.
-
-        Not over TLS, which has already read the data, and whose handshake takes longer than what follows.
-        """
+        """Whether only little is read of it at once, because many unauthenticated connections may send much. Not over
+        TLS, which has already read the data, and whose handshake takes longer than what follows."""
         return self.is_unknown and not (self._had_turn or self.is_over_tls)
 
     @property

@@ -10,10 +10,8 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # Of mallopt (malloc.h).
 
 
 def keep_no_freed_memory(*, tls: bool) -> None:
-    """Return large buffers to the system when they are freed. By default glibc learns to keep them, in pieces.
-
-    With `tls`, each connection has a buffer of 256 KiB.
-    """
+    """Return large buffers to the system when they are freed. By default glibc learns to keep them, in pieces. With
+    `tls`, each connection has a buffer of 256 KiB."""
     with suppress(OSError, AttributeError):  # another system
         libc = _libc()
         for parameter, value in ((_M_MMAP_THRESHOLD, 1 << 17 if tls else 1 << 20), (_M_TRIM_THRESHOLD, 16 << 20)):

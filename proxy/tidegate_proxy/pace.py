@@ -36,9 +36,7 @@ class Yielder:
 @contextmanager
 def no_full_collections() -> Iterator[None]:
     """Postpone full garbage collections until a new table is in use. With 10,000 models each blocks the loop for 0.1 s.
-
-    Reference counts free the routes of the old table.
-    """
+    Reference counts free the routes of the old table."""
     young, middle, full = gc.get_threshold()
     gc.set_threshold(young, middle, 1_000_000)
     try:

@@ -45,10 +45,8 @@ async def lookup(host: str, port: int) -> Sequence[Address]:
 
 
 class RetryBudget:
-    """Limits how many requests of a pool are sent a second time, so that retries never overload it.
-
-    As in Finagle: a share of the requests, and a few in any case.
-    """
+    """Limits how many requests of a pool are sent a second time, so that retries never overload it. As in Finagle: a
+    share of the requests, and a few in any case."""
 
     __slots__ = ("_at", "_left", "sent")
 
@@ -129,10 +127,8 @@ class Pool:
             replica.close()
 
     def pick(self, now: float, tried: Sequence[Replica] = ()) -> Replica | None:
-        """Return the less busy of two random usable replicas that were not tried yet. None if there is none.
-
-        The power of two choices: Mitzenmacher, IEEE TPDS 12(10), 2001.
-        """
+        """Return the less busy of two random usable replicas that were not tried yet. None if there is none. The power
+        of two choices: Mitzenmacher, IEEE TPDS 12(10), 2001."""
         replicas = self.replicas
         if len(replicas) == 1 and not tried:
             only = replicas[0]

@@ -38,10 +38,8 @@ class _ConfigLookup:
     _why: str = "it was not queried yet"  # The cause if the fact is unknown.
 
     def _look(self, now: float, take: Callable[[bytes], None], seconds: float = ANSWER_SECONDS) -> None:
-        """Query the configuration, unless a query runs or has just ended. It can take so many seconds.
-
-        `take` reads the fact from the configuration, or raises ValueError.
-        """
+        """Query the configuration, unless a query runs or has just ended. It can take so many seconds. `take` reads the
+        fact from the configuration, or raises ValueError."""
         if now >= self._query_at and self._querying is None:
             self._query_at = now + RETRY_SECONDS
             self._querying = asyncio.get_running_loop().create_task(self._query(take, seconds))
@@ -127,10 +125,8 @@ class Sequences(_ConfigLookup):
         self._look(monotonic(), self._take)
 
     async def find(self, seconds: float) -> bool | None:
-        """Return whether the model keeps sequences. None if no replica responds within `seconds`.
-
-        Requests that come meanwhile wait too, because they can belong to sequences that have just begun.
-        """
+        """Return whether the model keeps sequences. None if no replica responds within `seconds`. Requests that come
+        meanwhile wait too, because they can belong to sequences that have just begun."""
         if self.known is None:
             self._look(monotonic(), self._take, seconds)
             await self._queried()
@@ -144,10 +140,8 @@ _MOST_HEADS = 64  # Kinds of calls of one model whose first lines are cached.
 
 
 class Route:
-    """One model on one server: its pools, and the choice of a request's version.
-
-    If versions have separate pools, `pool` is the first of these.
-    """
+    """One model on one server: its pools, and the choice of a request's version. If versions have separate pools,
+    `pool` is the first of these."""
 
     __slots__ = (
         "_ends", "_heads", "_pools", "alias", "grpc_count", "http_count", "in_flight",

@@ -155,9 +155,8 @@ class Proxy:
         return any(connection.is_answering or connection.unsent for connection in self.http.connections)
 
     async def _give_memory_back(self) -> None:
-        """Return freed memory to the system when the process has grown or callers hold less.
-
-        Memory that is freed in small pieces leaves gaps, which malloc keeps."""
+        """Return freed memory to the system when the process has grown or callers hold less. Memory that is freed in
+        small pieces leaves gaps, which malloc keeps."""
 
         memory, most_held, before, rests_until = self.shared.memory, 0, resident_bytes(), 0.0
         while True:

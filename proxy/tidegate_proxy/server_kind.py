@@ -28,10 +28,8 @@ class ServerKind:
         raise NotImplementedError
 
     def open_body(self, target: Target, body: Bytes) -> tuple[Target, OfVersion | Bytes]:
-        """Return the target in the body of a target that is `in_body`, and the body to send. Raises Problem.
-
-        The latter is a function if the body depends on the version.
-        """
+        """Return the target in the body of a target that is `in_body`, and the body to send. Raises Problem. The latter
+        is a function if the body depends on the version."""
         raise NotImplementedError
 
     def version_name(self, _model: str, _version: str) -> str | None:
@@ -40,7 +38,6 @@ class ServerKind:
 
     def serves(self, _config: bytes) -> Collection[str] | None:
         """Return the names of the models that a replica serves, from its response at `config_path`. Raises ValueError.
-
         Return None if that response is about one model."""
         return None
 
@@ -50,9 +47,7 @@ class ServerKind:
 
     async def answer_without_lease(self, target: Target, pool: Pool, seconds: float, own_bound: bool) -> Answer:
         """Return the response to a target that `needs_no_lease`, if models are loaded on demand. Raises Problem.
-
-        `own_bound`: `seconds` is the proxy's own timeout, and not a caller's shorter one.
-        """
+        `own_bound`: `seconds` is the proxy's own timeout, and not a caller's shorter one."""
         raise NotImplementedError
 
     def config_path(self, model: str) -> bytes:
@@ -67,11 +62,8 @@ class ServerKind:
         return False
 
     async def sequence_of(self, _headers: bytes, _unpacked: Unpacked) -> bytes | None:
-        """Return the id of a request's sequence, or None. Raises Problem.
-
-        The first argument is the header lines for the replica. `_unpacked` returns the body's first bytes, or all of
-        them without a number, decompressed.
-        """
+        """Return the id of a request's sequence, or None. Raises Problem. The first argument is the header lines for
+        the replica. `_unpacked` returns the body's first bytes, or all of them without a number, decompressed."""
         return None
 
     def says_lost(self, status: int, answer: bytes) -> bool:
@@ -79,10 +71,8 @@ class ServerKind:
         raise NotImplementedError
 
     async def lacks(self, status: int, pool: Pool, replica: Replica, model: str, version: str | None) -> bool:
-        """Return whether a replica lacks a model that it should have, after `says_lost`.
-
-        If so, and its models need no lease, another replica is tried.
-        """
+        """Return whether a replica lacks a model that it should have, after `says_lost`. If so, and its models need no
+        lease, another replica is tried."""
         raise NotImplementedError
 
     def says_lost_over_grpc(self, _code: int, _headers: bytes) -> bool:

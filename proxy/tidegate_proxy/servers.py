@@ -29,10 +29,8 @@ LISTED_BYTES = 256  # Memory for a model of a listing while that is made, in add
 
 @dataclass(eq=False)
 class ServerQueries:
-    """Answers queries about servers, as far as the caller can see them.
-
-    A listing of thousands of models takes turns with other work, and its memory counts as its caller's.
-    """
+    """Answers queries about servers, as far as the caller can see them. A listing of thousands of models takes turns
+    with other work, and its memory counts as its caller's."""
 
     _config: LiveConfig
     _shared: SharedState
@@ -107,10 +105,8 @@ class ServerQueries:
         return not any(self.why_not_ready(name) for name in names)
 
     def why_not_ready(self, server: str) -> str | None:
-        """Return why calls of a server's models would find no replica. Empty if they would, None for an unknown server.
-
-        Pools without models count only if the server has no others. Pools that the definition leaves empty never count.
-        """
+        """Return why calls of a server's models would find no replica. Empty if they would, None if it is unknown.
+        Pools without models count only if it has no others. Pools that the definition leaves empty never count."""
         routes = self._config.routes
         if server not in routes.servers:
             return None

@@ -47,10 +47,7 @@ class Target:
 
 
 def origin_form(url: bytes) -> bytes:
-    """Return path and query of a target that also has scheme and host (RFC 9112, 3.2.2).
-
-    Any other target is returned unchanged.
-    """
+    """Return the path and query of a target with scheme and host (RFC 9112, 3.2.2), or any other target unchanged."""
     if url[:1] == b"/" or (match := _ABSOLUTE.fullmatch(url)) is None:
         return url
     rest: bytes = match[1] or b"/"
@@ -58,11 +55,8 @@ def origin_form(url: bytes) -> bytes:
 
 
 def without_path(url: bytes, path: bytes) -> bytes:
-    """Return a target in origin form without the path below which the proxy is exposed, which is removed once.
-
-    Any other target is returned unchanged, also one that spells the path differently (encoded, `//`), because nothing
-    else here would parse it.
-    """
+    """Return a target in origin form without the path below which the proxy is exposed, which is removed once. Any
+    other spelling (encoded, `//`) is returned unchanged, because nothing else here would parse it."""
     rest = url.removeprefix(path)
     if len(rest) == len(url) or rest[:1] not in (b"/", b"?", b""):
         return url
@@ -70,10 +64,8 @@ def without_path(url: bytes, path: bytes) -> bytes:
 
 
 def plain_path(url: bytes) -> str | None:
-    """Return the path of a target without its query. Return None for a path of no kind of server.
-
-    Unnecessary percent-encoding is decoded once (RFC 3986, 6.2.2.2).
-    """
+    """Return the path of a target without its query. Return None for a path of no kind of server. Unnecessary
+    percent-encoding is decoded once (RFC 3986, 6.2.2.2)."""
     raw = url.partition(b"?")[0]
     if len(raw) > LONGEST or not raw.isascii():
         return None

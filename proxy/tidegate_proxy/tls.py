@@ -17,11 +17,8 @@ FRUITFUL = 4  # Bytes of overhead allowed for each byte of data: records of more
 
 
 class _Records(asyncio.BufferedProtocol):
-    """Passes incoming bytes to TLS, and closes connections that keep sending records without data.
-
-    Such a record can demand a new key for each 27 bytes, which takes 0.1 ms (RFC 8446, 4.6.3). The protocols behind TLS
-    see nothing of it.
-    """
+    """Passes incoming bytes to TLS, and closes connections that keep sending records without data. Such a record can
+    demand a new key for each 27 bytes, which takes 0.1 ms (RFC 8446, 4.6.3)."""
 
     def __init__(self, door: "TlsHandshake", tls: asyncio.BufferedProtocol) -> None:
         self._door = door

@@ -48,10 +48,7 @@ async def whereabouts(
     routes: Sequence[Route], sees: _Sees
 ) -> tuple[Callable[[Sequence[Route]], list[_Json]], list[_Json]]:
     """Query where the models of these routes are. Return a function that describes some of them, and their slices.
-
-    Of the models that use the memory, only those that the caller `sees` are named. The shapes are
-    `tidegate_contracts.whereabouts.VisibleModel` and `SliceRoom`.
-    """
+    There, only models that the caller `sees` are named (`VisibleModel`, `SliceRoom`)."""
     pools = {pool: route for route in routes for pool in route.pools}
     answers = await asyncio.gather(*(_query_each(pool, route.kind, sees) for pool, route in pools.items()))
     found = dict(zip(pools, answers, strict=True))

@@ -29,9 +29,7 @@ class LinesASecond:
 
 
 class JsonLines(logging.Formatter):
-    """Formats records as JSON objects. `extra={"said": …}` of a record becomes separate fields.
-
-    `tidegate_contracts.log_fields` lists them."""
+    """Formats records as JSON. `extra={"said": …}` becomes separate fields (`tidegate_contracts.log_fields`)."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields: dict[str, Any] = {

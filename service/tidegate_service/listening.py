@@ -32,7 +32,6 @@ class AdminThread:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread, and wait for its end."""
         self._server.should_exit = True
         self._thread.join(5)
 

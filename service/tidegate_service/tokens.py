@@ -26,10 +26,7 @@ class TokenError(Exception):
 
 
 def read_keys(document: Mapping[str, Any]) -> list[jwt.PyJWK]:
-    """Return the signing keys of a JWK set (RFC 7517), each with its only algorithm.
-
-    Other keys are left out. Raises TokenError if none is left.
-    """
+    """Return a JWK set's signing keys (RFC 7517), each with its algorithm. Raises TokenError if there is none."""
     published = document.get("keys")
     if not isinstance(published, list):
         raise TokenError("the response is not a JWK set")
@@ -71,12 +68,8 @@ def verified_claims(
     issuer: str | None = None,
     ended: float | None = None,
 ) -> dict[str, Any]:
-    """Return the claims of a token that a key has signed for one of these audiences. Raises TokenError.
-
-    The key decides the algorithm. A token that names another one (`none`, or HMAC with the public key as its secret) is
-    refused before anything is computed. `issuer` is not compared if it is None. `ended` replaces `now` for the token's
-    expiry.
-    """
+    """Return the claims of a token that a key has signed for one of these audiences. Raises TokenError, also if it
+    names another algorithm than the key's. `issuer` None is not compared. `ended` replaces `now` for the expiry."""
     options: Any = _OPTIONS | {"require": ["aud", "exp", "sub", *(["iss"] if issuer else [])]}
     try:
         claims: dict[str, Any] = jwt.decode(

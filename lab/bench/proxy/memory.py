@@ -52,10 +52,8 @@ def busy_megabytes(folder: Path, upstream: int, issuer: Issuer, cores: Cores) ->
 
 
 def reload_ratio(folder: Path, upstream: int, issuer: Issuer, cores: Cores, *, all_changed: bool = False) -> float:
-    """Return the p99 while tables are replaced as fast as the proxy reads them, over the p99 without changes.
-
-    Each table adds or removes one model, or changes all.
-    """
+    """Return the p99 while tables are replaced as fast as the proxy reads them, over the p99 without changes. Each
+    table adds or removes one model, or changes all."""
     models = ["simple", *(f"model-{number}" for number in range(MANY - 1))]
     tables = [routing_table(upstream, upstream, names) for names in (models, [*models, "one-more"])]
     if all_changed:

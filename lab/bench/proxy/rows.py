@@ -83,7 +83,6 @@ class Row:
         return {key: (peer, of, goal) for key, (row, peer, of, goal) in _RATIOS.items() if row == self.name}
 
     def goals(self) -> dict[str, Goal]:
-        """Return the goals of its ratios."""
         words = {"per_second": "requests/s", "p50": "median", "p99": "p99"}
         return {
             key: Goal(f"{self.words}: {words[of]}, against {peer}", goal)

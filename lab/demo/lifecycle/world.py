@@ -50,7 +50,6 @@ class Result:
     err: str
 
     def json(self) -> Any:
-        """Parse the JSON output."""
         return json.loads(self.out)
 
 
@@ -134,7 +133,6 @@ class World:
 
     @property
     def parts(self) -> dict[str, Process]:
-        """All processes, by name."""
         found = {STORE: self.store.process, REGISTRY: self.registry.process}
         for of in (self.dev, self.prod):
             found |= {f"{of.plan.name} {name}": process for name, process in of.parts.items()}

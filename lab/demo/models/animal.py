@@ -18,7 +18,6 @@ class TritonPythonModel:
     """The class that Triton's Python backend requires."""
 
     def initialize(self, arguments: dict[str, str]) -> None:
-        """Create weights of the configured size."""
         parameters = json.loads(arguments["model_config"])["parameters"]
         if "fails" in parameters:
             raise triton.TritonModelException(parameters["fails"]["string_value"])

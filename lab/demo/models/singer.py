@@ -12,7 +12,6 @@ class TritonPythonModel:
     """The class that Triton's Python backend requires."""
 
     def initialize(self, arguments: dict[str, str]) -> None:
-        """Create weights of the configured size."""
         parameters = json.loads(arguments["model_config"])["parameters"]
         self._weights = numpy.ones((int(parameters["mebibytes"]["string_value"]) << 20) // 4, numpy.float32)
 

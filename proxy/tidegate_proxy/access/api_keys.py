@@ -37,10 +37,8 @@ ApiKeys = Mapping[str, str]
 
 
 def read_api_keys(folder: Path) -> ApiKeys:
-    """Read a mounted secret: one file per principal, named after it, with one hash per line. `#` begins a comment.
-
-    Several lines allow a change of keys without a gap. Entries that begin with a dot belong to Kubernetes (`..data`).
-    """
+    """Read a mounted secret: one file per principal, with a hash per line. Several lines allow a change of keys without
+    a gap. `#` begins a comment. Names that begin with a dot belong to Kubernetes (`..data`)."""
     principals: dict[str, str] = {}
     try:
         files = sorted(path for path in folder.iterdir() if not path.name.startswith(".") and path.is_file())

@@ -80,10 +80,8 @@ class Authorizer:
     async def ask(
         self, credential: Credential, server: str | None, model: str, action: Action, kind: str | None = None
     ) -> Grant:
-        """Return a grant. Raises Problem (unauthenticated, denied, unknown, malformed, busy).
-
-        `kind` is the kind of server whose protocol the call uses. A model on a server of another kind is a Problem.
-        """
+        """Return a grant. Raises Problem (unauthenticated, denied, unknown, malformed, busy). `kind` is the kind of
+        server whose protocol the call uses. A model on a server of another kind is a Problem."""
         identity = await self.identify(credential)
         spoken = None if kind is None else KINDS[kind]
         route = self._decide(identity, server, model, action, spoken)
@@ -132,10 +130,8 @@ class Authorizer:
 
     # --- called when something changes
     def replace(self, access: AccessTable, routes: Routes, keys: ApiKeys, rules: Rules | None = None) -> None:
-        """Use other tables from now on. Callers whose source is unchanged stay authenticated.
-
-        Reading many rules takes long, so `build_rules` reads them beforehand in a thread.
-        """
+        """Use other tables from now on. Callers whose source is unchanged stay authenticated. Reading many rules takes
+        long, so `build_rules` reads them beforehand in a thread."""
         before = self._trust
         issuers = {}
         for config in access.issuers:

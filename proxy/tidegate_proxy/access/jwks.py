@@ -58,13 +58,8 @@ class IssuerKeys:
         return self._by_name.get((kid, algorithm)) if self.trust_left > 0 else None
 
     async def learn(self, kid: str | None, algorithm: str, issued: float | None) -> None:
-        """Wait until the key of a token issued at a wall-clock time is known, and fetch keys if that can help.
-
-        All callers share one fetch, which goes on if they leave.
-
-        Raises Problem: unauthenticated if the keys were fetched after the token was issued, because none signed it.
-        Otherwise busy.
-        """
+        """Wait until the key of a token issued at a wall-clock time is known, with one fetch for all callers. Raises
+        Problem: unauthenticated if keys fetched after that do not include it, otherwise busy."""
         arrived = self._wall()
         if self.known(kid, algorithm) is not None:
             return

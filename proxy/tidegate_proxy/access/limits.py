@@ -11,10 +11,8 @@ _Key = tuple[str, str, str, str]
 
 
 class TokenBucket:
-    """A token bucket (leaky bucket as a meter, ITU-T I.371): `burst` requests at once, then `rate` a second.
-
-    Use that is known only afterwards, such as the tokens of a response, is `spent` and can exceed what is left.
-    """
+    """A token bucket (leaky bucket as a meter, ITU-T I.371): `burst` requests at once, then `rate` a second. Use that
+    is known only afterwards, such as the tokens of a response, is `spent` and can exceed what is left."""
 
     __slots__ = ("__weakref__", "_at", "_left", "burst", "rate")
 
@@ -25,10 +23,8 @@ class TokenBucket:
         self._at = now
 
     def take(self, now: float, number: int = 1) -> float:
-        """Take one request. Return 0, or the seconds until the next is allowed. `now` is monotonic seconds.
-
-        With 0, only check whether one is allowed.
-        """
+        """Take one request. Return 0, or the seconds until the next is allowed. `now` is monotonic seconds. With 0,
+        only check whether one is allowed."""
         left = self._left
         if now > self._at:  # the loop's clock can be slightly behind that of the bucket's creator
             left += (now - self._at) * self.rate
@@ -79,10 +75,8 @@ class RateLimiter:
         return bucket
 
     def change(self, per_minute: float, burst: float, replicas: int) -> None:
-        """Use another limit, or another number of replicas.
-
-        A bucket follows when it is next used or looked at: updating a hundred thousand at once would stall requests.
-        """
+        """Use another limit, or another number of replicas. A bucket follows when it is next used or looked at:
+        updating a hundred thousand at once would stall requests."""
         replicas = max(1, replicas)
         self._rate = per_minute / 60 / replicas
         self._burst = max(1.0, burst / replicas)

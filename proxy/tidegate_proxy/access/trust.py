@@ -66,10 +66,8 @@ def verify(token: bytes, key: jwt.PyJWK, issuer: OidcIssuer, now: float) -> Iden
 
 
 def groups_of(claims: Mapping[str, Any], claim: str) -> frozenset[str]:
-    """Return the groups that a claim lists, as a list of strings or a string with spaces (such as `scope`).
-
-    A claim name with dots can be a path (`realm_access.roles`). A claim of exactly that name takes precedence.
-    """
+    """Return the groups that a claim lists, as a list of strings or a string with spaces (such as `scope`). A claim
+    name with dots can be a path (`realm_access.roles`). A claim of exactly that name takes precedence."""
     found: Any = claims.get(claim)
     if found is None:
         found = claims

@@ -41,18 +41,14 @@ class NotLetIn(NoAnswer):
 
 
 def web_proxy(url: URL) -> str | None:
-    """Return the web proxy that the environment sets for an address (HTTPS_PROXY, NO_PROXY), if any.
-
-    aiohttp would find it too, but would look for a file of credentials (~/.netrc) each time.
-    """
+    """Return the web proxy that the environment sets for an address (HTTPS_PROXY, NO_PROXY), if any. aiohttp would find
+    it too, but would look for a file of credentials (~/.netrc) each time."""
     return None if proxy_bypass(url.host or "") else getproxies().get(url.scheme)
 
 
 class WebClient:
-    """A client that uses the web proxy of the environment (HTTPS_PROXY, NO_PROXY).
-
-    It trusts the system's certificate authorities until `trust` replaces them.
-    """
+    """A client that uses the web proxy of the environment (HTTPS_PROXY, NO_PROXY). It trusts the system's certificate
+    authorities until `trust` replaces them."""
 
     def __init__(self, seconds: float = ANSWER_SECONDS) -> None:
         self._context: ssl.SSLContext | bool = True

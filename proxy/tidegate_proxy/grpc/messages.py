@@ -28,10 +28,8 @@ class RequestedModel:
 
 
 class MessageReader:
-    """Reads the messages of one call. Call `feed`, then `requested` and `take` in turn until there is no more.
-
-    `limit` is the maximum size of a message in bytes. With `whole`, messages are short and read completely first.
-    """
+    """Reads the messages of one call. Call `feed`, then `requested` and `take` in turn until there is no more. `limit`
+    is the maximum size of a message in bytes. With `whole`, messages are short and read completely first."""
 
     __slots__ = (
         "_at", "_carry", "_count", "_fields", "_length", "_limit", "_plain", "_raw", "_requested", "_sent_head",

@@ -16,10 +16,8 @@ class MalformedError(Exception):
 
 
 def field_at(data: bytes, at: int) -> tuple[int, int, int, int] | None:
-    """Return number and wire type of the field that begins at `at`, and where its value begins and ends.
-
-    The value can end beyond the data. Return None if the data ends before the value's length. Groups are refused.
-    """
+    """Return number and wire type of the field that begins at `at`, and where its value begins and ends. The value can
+    end beyond the data. Return None if the data ends before the value's length. Groups are refused."""
     size = len(data)
     if at >= size:
         return None

@@ -21,11 +21,8 @@ _EXTENSIONS = 3  # Of ServerMetadataResponse.
 
 @dataclass
 class GrpcContext:
-    """State shared by all calls. Its methods return the response messages for requests about servers.
-
-    The messages contain only what the caller may see. Streams have separate slots, `streams`, so that idle streams do
-    not block other calls.
-    """
+    """State shared by all calls. Its methods return responses to requests about servers, with only what the caller may
+    see. Streams have separate slots, `streams`, so that idle ones do not block other calls."""
 
     shared: SharedState
     upstreams: Upstreams
@@ -33,18 +30,13 @@ class GrpcContext:
     streams: ConcurrencyLimiter
 
     async def metadata(self, credential: bytes, server: str | None, deadline: Deadline) -> bytes:
-        """Return a server's metadata. Without a name, use the first server that the caller may see.
-
-        Raises Problem or UpstreamStatusError.
-        """
+        """Return a server's metadata, by default the first visible one's. Raises Problem or UpstreamStatusError."""
         routes = await self.servers.asked(credential, server)
         return _served(await call_replica(self.upstreams, routes[0].pool, _METADATA, b"", deadline))
 
     async def answer_without_lease(self, method: str, pool: Pool, asked: RequestedModel, deadline: Deadline) -> bytes:
-        """Return an on-demand model's readiness, or its statistics, which are empty if it is not loaded.
-
-        Raises Problem or UpstreamStatusError.
-        """
+        """Return an on-demand model's readiness, or its statistics, which are empty if it is not loaded. Raises Problem
+        or UpstreamStatusError."""
         assert pool.leases is not None
         if method == "ModelReady":
             return integer(1, 1) if await pool.leases.is_ready(asked.model) else b""

@@ -25,10 +25,8 @@ IDLE_STREAM_SECONDS = 600.0  # Time that a stream may stay open while its caller
 
 
 class Deadline:
-    """The caller's deadline, or the proxy's limit of `most` seconds. Each message of a stream restarts that limit.
-
-    `at` is the deadline in monotonic seconds. `last` is the latest deadline that the caller allows.
-    """
+    """The caller's deadline, or the proxy's limit of `most` seconds. Each message of a stream restarts that limit. `at`
+    is the deadline in monotonic seconds. `last` is the latest deadline that the caller allows."""
 
     __slots__ = ("_most", "at", "is_own", "last", "started")
 

@@ -205,7 +205,6 @@ class GrpcServer:
         self.closed = False
 
     def connection(self) -> CallerConnection:
-        """Return the proxy's end of a new connection."""
         return CallerConnection(self)
 
     def begin(self, connection: CallerConnection, number: int, headers: RequestHeaders, end: bool) -> None:

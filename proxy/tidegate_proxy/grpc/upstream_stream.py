@@ -99,11 +99,8 @@ MOST_KEPT = 256 * 1024
 
 @dataclass(eq=False)
 class UpstreamStream(Stream):
-    """One gRPC call at one replica. An error ends this call only.
-
-    Messages of a `streaming` call extend its deadline. `drained` is called when all data was sent. `refused` is called
-    with messages that the replica did not begin to process, and returns whether they go to another replica.
-    """
+    """One gRPC call at one replica. Messages of a `streaming` call extend its deadline. `drained` is called when all
+    data was sent, `refused` with messages that the replica did not begin: it returns if they go elsewhere."""
 
     _caller: CallerStream
     _forwarding: Forwarding
@@ -149,11 +146,8 @@ class UpstreamStream(Stream):
             self.connection.send_data(self, b"", True)
 
     def abandon(self) -> bool:
-        """Abandon the call. Return whether the replica continues to process it.
-
-        Triton answers each reset with six resets, and versions before 25.06 can crash on one. So a unary call that was
-        sent completely is not reset. It keeps its slot and its lease until the replica's response, which is dropped.
-        """
+        """Abandon the call. Return whether the replica still processes it: Triton answers a reset with six, and before
+        25.06 can crash on one. So a unary call that was sent is not reset, and keeps slot and lease."""
         self._kept = None
         if self.local_closed and self.remote_closed:
             return False

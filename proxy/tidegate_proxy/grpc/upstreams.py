@@ -86,9 +86,7 @@ class UpstreamConnection(Http2Connection[ResponseHeaders]):
 
 class UpstreamConnections:
     """The connections to one replica, at an IP address and port. `seconds` is the timeout of a connection attempt.
-
-    `authority` is the CA file for `host`'s certificate, or None without TLS.
-    """
+    `authority` is the CA file for `host`'s certificate, or None without TLS."""
 
     def __init__(self, address: tuple[str, int], host: str, authority: Path | None, seconds: float) -> None:
         self._address = address
@@ -107,10 +105,8 @@ class UpstreamConnections:
         return None
 
     async def connect(self, caller: int = 0) -> UpstreamConnection:
-        """Return a connection that accepts another call, a new one if necessary.
-
-        Calls that need one at the same time share it. Raises OSError, including TimeoutError.
-        """
+        """Return a connection that accepts another call, a new one if necessary. Calls that need one at the same time
+        share it. Raises OSError, including TimeoutError."""
         lane = caller % LANES
         while (connection := self.take(lane)) is None:
             await self._connecting.join(lane, lambda: self._add(lane))

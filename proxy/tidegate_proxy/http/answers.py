@@ -33,10 +33,7 @@ def whole_answer(
 def problem_answer(
     problem: Problem, request_id: bytes, *, keep_alive: bool, content: tuple[str, bytes] | None = None
 ) -> tuple[bytes, bytes]:
-    """Return the head and the body of the response for a problem.
-
-    `content` is a media type and a body to send instead of RFC 9457's JSON.
-    """
+    """Return a problem's head and body: RFC 9457's JSON, or the media type and body of `content`."""
     media_type, body = content or (CONTENT_TYPE, problem.body(request_id.decode()))
     status, headers = problem.type.status, problem.headers()
     return whole_answer(status, media_type, body, request_id, keep_alive=keep_alive, headers=headers)

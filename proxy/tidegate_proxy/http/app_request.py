@@ -28,10 +28,8 @@ def scope_of(
     transport: asyncio.Transport,
     root_path: str = "",
 ) -> dict[str, Any]:
-    """Return the ASGI scope of a request. `root_path` is the prefix that was removed from its URL.
-
-    Raises httptools.HttpParserError or UnicodeDecodeError for an invalid URL.
-    """
+    """Return the ASGI scope of a request. `root_path` is the prefix that was removed from its URL. Raises
+    httptools.HttpParserError or UnicodeDecodeError for an invalid URL."""
     parsed = httptools.parse_url(url)
     path = parsed.path.decode("ascii")
     server, client = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
@@ -59,11 +57,8 @@ def request_of(
     headers: list[tuple[bytes, bytes]],
     path: bytes,
 ) -> tuple["AppRequest", int, bool]:
-    """Return a request for the application, the length of its body, and whether the body is chunked.
-
-    The application reads no bodies, so a long body ends the connection. The application treats URLs below `path` as if
-    they had no prefix. Raises httptools.HttpParserError or UnicodeDecodeError for an invalid URL.
-    """
+    """Return a request for the application, its body's length, and whether that is chunked. A long body ends the
+    connection, because the application reads none. Raises as `scope_of` does."""
     whole, method = origin_form(whole_url), parser.get_method()
     url = without_path(whole, path)
     root = "" if url == whole else path.decode()

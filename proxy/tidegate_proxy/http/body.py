@@ -25,7 +25,6 @@ class Caller(AccountedConnection):
     """A caller's connection, as its requests see it."""
 
     def is_active(self, request: Any) -> bool:
-        """Return whether it is this request's turn to be answered."""
         raise NotImplementedError
 
     def ended(self, request: Any) -> None:
@@ -168,10 +167,8 @@ class RequestBody:
         return parts[0] if parts else b""
 
     async def unpacked(self, encoding: bytes, most: int | None) -> Bytes:
-        """Return the first `most` bytes of the decompressed body, or all of it. Raises Problem.
-
-        Each step waits for its turn, so that other calls proceed.
-        """
+        """Return the first `most` bytes of the decompressed body, or all of it. Raises Problem. Each step waits for its
+        turn, so that other calls proceed."""
         limit = min(self._shared.body_limit_bytes, MOST_UNPACKED)
         if not encoding:
             if most is None and self.received > limit:

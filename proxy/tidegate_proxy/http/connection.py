@@ -50,7 +50,6 @@ class HttpServer:
         self.targets = KnownTargets(self.path)
 
     def connection(self) -> "ClientConnection":
-        """Return the proxy's end of a new connection."""
         return ClientConnection(self)
 
 
@@ -238,10 +237,8 @@ class ClientConnection(Caller):
         return size is not None and at + int(size[0], 16) > self._server.shared.body_limit_bytes
 
     def _pass_over(self, data: bytes, found: httptools.HttpParserUpgrade) -> None:
-        """Ignore requests for another protocol (RFC 9110, 7.8). Many clients send `Upgrade: h2c` first.
-
-        The parser assumes that such a request has no body, and that the data after it belongs to the other protocol.
-        """
+        """Ignore requests for another protocol (RFC 9110, 7.8). Many clients send `Upgrade: h2c` first. The parser
+        assumes that such a request has no body, and that the data after it belongs to the other protocol."""
         while True:
             head, self._framing = self._framing, b""
             if not head:  # CONNECT
@@ -483,11 +480,8 @@ class ClientConnection(Caller):
 
 
 class SkipFirstHead:
-    """Ignores a request's `Upgrade`: hides the first head from the connection, and forwards later parser events.
-
-    The parser stops after the head of such a request. Therefore a second parser continues: first it gets a head that
-    announces the same body, then the data that followed the caller's head.
-    """
+    """Ignores a request's `Upgrade`. The parser stops after its head, so a second one continues. It first gets a head
+    that announces the same body, which this hides from the connection, then the data after the caller's head."""
 
     def __init__(self, connection: Any) -> None:
         self._is_through = False

@@ -145,10 +145,8 @@ class HeadedRequest(Forwarding):
     started: float  # Monotonic seconds, like `deadline`.
 
     def read_head(self, headers: list[bytes], parser: httptools.HttpRequestParser, before: int) -> bool:
-        """Read the head. Return whether the caller requests another protocol (`Upgrade`).
-
-        `headers` alternates names and values. `before` is the number of bytes received before the last data.
-        """
+        """Read the head. Return whether the caller requests another protocol (`Upgrade`). `headers` alternates names
+        and values. `before` is the number of bytes received before the last data."""
         names, values = tuple(headers[::2]), headers[1::2]
         shape = _SHAPES.get(names)
         if shape is None and not self.caller.is_unknown and names not in _SHAPES:
@@ -200,11 +198,8 @@ class HeadedRequest(Forwarding):
     def _read_each(
         self, headers: list[bytes], parser: httptools.HttpRequestParser, before: int
     ) -> tuple[bool, bytes, int | None, bool, bool]:
-        """Read the headers one by one.
-
-        Return whether one concerns the connection, the caller's request ID, the body's length, whether the body is
-        chunked, and whether another protocol is requested.
-        """
+        """Read the headers one by one. Return whether one concerns the connection, the caller's request ID, the body's
+        length, whether the body is chunked, and whether another protocol is requested."""
         seconds = self.shared.call_seconds
         passed: list[bytes] = []
         credential = request_id = b""
@@ -290,10 +285,8 @@ def too_long_a_head() -> Problem:
 
 
 def not_parsed(error: Exception) -> Problem:
-    """Return the problem for an error of the parser: the caller's fault if the request is invalid, else the proxy's.
-
-    If one of the connection's callbacks raises an error, httptools wraps it in a HttpParserCallbackError.
-    """
+    """Return the problem for an error of the parser: the caller's fault if the request is invalid, else the proxy's. If
+    one of the connection's callbacks raises an error, httptools wraps it in a HttpParserCallbackError."""
     why = error.__context__ if isinstance(error, httptools.HttpParserCallbackError) else error
     if isinstance(why, Problem):
         return why

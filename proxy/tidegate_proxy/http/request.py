@@ -472,10 +472,8 @@ class HttpRequest(HeadedRequest):
             self.finish(self._status, now)
 
     def _count_usage(self) -> None:
-        """Count the tokens used, in the metrics and in the caller's limit.
-
-        If the server reports no usage, the limit counts an estimate, which is not an upper bound.
-        """
+        """Count the tokens used, in the metrics and in the caller's limit. If the server reports no usage, the limit
+        counts an estimate, which is not an upper bound."""
         if self.usage is None or not self.route.tells_usage or self._status >= 400 or not (self._status or self.is_cut):
             return
         route, principal = self.route, self.identity.principal
@@ -488,9 +486,7 @@ class HttpRequest(HeadedRequest):
 
     async def _look_elsewhere(self) -> None:
         """Retry on another replica if this one lacks the model and the body is still here, else pass the response on.
-
-        Raises Problem (busy) if the response would deny a model that exists, or if the model's lease is wrong.
-        """
+        Raises Problem (busy) if the response would deny a model that exists, or if the model's lease is wrong."""
         route, replica = self.route, self.replica
         assert replica is not None
         if await self._lacks(self._status):

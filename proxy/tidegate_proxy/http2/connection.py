@@ -373,11 +373,8 @@ class Http2Connection(Sender, Generic[Understood]):
         self._is_wider = True
 
     def _count_frame_of(self, number: int) -> None:
-        """Count a frame that moves no data, of a stream or (number 0) of the connection.
-
-        A peer sends frames of a stream that this end has reset until it receives the reset. Then gRPC's C++ core
-        (Triton) sends six resets. Only the server's end counts these, because its peer opens the streams.
-        """
+        """Count a frame without data, of a stream or (number 0) of the connection. Streams that this end has reset may
+        get some, six resets from gRPC's C++ core. Only the server's end counts them."""
         if 0 < number <= self.last_opened and number not in self.streams:
             if self.opens_streams:
                 return

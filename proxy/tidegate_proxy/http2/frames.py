@@ -132,10 +132,8 @@ class HeaderReader(Generic[Understood]):
         self.bytes_read = 0  # Of all blocks that were not cached.
 
     def read(self, block: bytes) -> Understood:
-        """Return a block's converted fields. Raises MalformedHeadersError.
-
-        Also raises HPACKError and Http2Error, after which the reader cannot be used.
-        """
+        """Return a block's converted fields. Raises MalformedHeadersError. Also raises HPACKError and Http2Error, after
+        which the reader cannot be used."""
         found = self._kept.get(block)
         if found is not None:
             return found

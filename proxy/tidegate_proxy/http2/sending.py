@@ -36,10 +36,7 @@ class Stream:
         """Handle data. Call `connection.credit` when it is processed."""
 
     def reset_received(self, code: int | None, processed: bool) -> None:
-        """Handle a reset by the peer, or a lost connection (`code` is None).
-
-        Not `processed`: the peer has not begun to process the request.
-        """
+        """Handle the peer's reset, or a lost connection (`code` None). Not `processed`: the peer has not begun it."""
 
     @property
     def unsent_held(self) -> int:

@@ -55,9 +55,7 @@ def _has_error(recent: bytes) -> bool:
 
 class Usage:
     """Reads one response. To hide the event that the caller has not requested (`hides`), it passes on whole events.
-
-    `ends` means that a stream has a last event.
-    """
+    `ends` means that a stream has a last event."""
 
     __slots__ = (
         "_ends", "_events", "_has_ended", "_has_error", "_held", "_hides", "_is_of_events", "_line", "_streams",
@@ -117,10 +115,8 @@ class Usage:
         return self._has_error or (is_open and (self._is_of_events or not self._unread))
 
     def told(self) -> tuple[int, int] | None:
-        """Return the reported tokens of the prompt and of the completion. None if the response reports none.
-
-        Of several reports, the largest counts, because some engines repeat a caller's own words.
-        """
+        """Return the reported tokens of the prompt and of the completion. None if the response reports none. Of several
+        reports, the largest counts, because some engines repeat a caller's own words."""
         return self._used if any(self._used) else None
 
     def _read(self, data: bytes) -> None:

@@ -98,20 +98,16 @@ class LeaseManager:
 
     # --- called for requests
     def warm_at(self, model: str, now: float) -> Replica | None:
-        """Return a replica at which a model seems to be resident, for a look at it without a lease.
-
-        Raises Problem (busy) if no replica can be used.
-        """
+        """Return a replica at which a model seems to be resident, for a look at it without a lease. Raises Problem
+        (busy) if no replica can be used."""
         for here in self._candidates(model):
             if model in here.resident or self.at(model, here.replica, now) is not None:
                 return here.replica
         return None
 
     async def acquire(self, model: str, tried: Sequence[Replica] = ()) -> Lease:
-        """Return a lease on a model, which is loaded if necessary. Raises Problem.
-
-        Callers of the same model share one request. It takes as long as the load, so callers must limit the time.
-        """
+        """Return a lease on a model, which is loaded if necessary. Raises Problem. Callers of the same model share one
+        request. It takes as long as the load, so callers must limit the time."""
         started = monotonic()
         if (lease := self.find(model, started, tried)) is not None:  # since the caller looked
             return lease
@@ -143,10 +139,8 @@ class LeaseManager:
         raise _busy(f"The model {model} is not available on the stream's replica", found)
 
     async def is_ready(self, model: str) -> bool:
-        """Return whether a request for a model could succeed: it is resident, or nothing prevents a load.
-
-        Raises Problem (busy), as the request would, if no replica can be used.
-        """
+        """Return whether a request for a model could succeed: it is resident, or nothing prevents a load. Raises
+        Problem (busy), as the request would, if no replica can be used."""
         tried = [each for each in self.table.replicas if each.breaker.failures >= FAILURES]  # these are not ready
         if self.find(model, monotonic(), tried) is not None or self.sleeps:
             return True
@@ -199,7 +193,6 @@ class LeaseManager:
 
     @property
     def sleeps(self) -> bool:
-        """Whether the pool has no replica because it gets no calls. The next call brings one."""
         return self._config.wake_seconds is not None and not self.table.replicas
 
     # --- acquiring

@@ -210,11 +210,8 @@ class ReplicaLeases:
             log.warning("the eviction policy of %s does not respond: %s", self.replica.name, why)
 
     async def _keep(self, sent: float, leases: list[Lease]) -> None:
-        """Keep leases that cannot be renewed because the policy's process has ended.
-
-        Only the policy unloads models, and its next process counts each as leased for one full period from when it
-        listens. Only the server can show that it has not restarted meanwhile, which would lose its models.
-        """
+        """Keep leases that cannot be renewed because the policy's process has ended. Its next process grants each for a
+        full period from when it listens. Only the server can show that it has not restarted meanwhile."""
         until = sent + self.lease_seconds * USABLE
         due = [lease for lease in leases if lease.until < until - self.lease_seconds / api.RENEWALS_PER_LEASE]
         used = [lease for lease in due if lease.idle_seconds(sent) < self.lease_seconds]
@@ -242,7 +239,6 @@ class ReplicaLeases:
         self._on_dropped(lease)
 
     def doubt(self) -> None:
-        """Use no lease here until the policy has confirmed it, because the server has just failed a request."""
         if (now := monotonic()) < self._doubted + DOUBT_SECONDS:
             return
         self._doubted = now
@@ -251,12 +247,10 @@ class ReplicaLeases:
         self._hurry.set()
 
     def mark_unresponsive(self) -> None:
-        """Fail callers that wait for a lease here, and use no lease, because the server does not respond."""
         self.doubt()
         self._acquiring.fail(PolicyError(_NOT_USED))
 
     def doubt_one(self, lease: Lease) -> None:
-        """Use this lease no more until the policy has confirmed it, because the server does not know the model."""
         if (now := monotonic()) < lease.doubted + DOUBT_SECONDS:
             return
         lease.doubted = now
@@ -266,11 +260,8 @@ class ReplicaLeases:
             self._hurry.set()
 
     def give_back(self) -> None:
-        """Release leases that are neither held nor in use, in one call. With a silent policy they just expire.
-
-        It names the latest grants, so that it ends none that is made before it arrives. Leases of an earlier start of
-        the policy are not released, because this start knows nothing of them.
-        """
+        """Release leases that are neither held nor in use, in one call that names the latest grants, so that it ends no
+        later one. Those of an earlier start of the policy, or a silent one, just expire."""
         done = {model: lease for model, lease in self.leases.items() if not lease.held and not lease.in_flight}
         for model in done:
             del self.leases[model]

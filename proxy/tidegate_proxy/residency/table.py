@@ -33,10 +33,8 @@ class LeaseTable:
         self.models: dict[str, ModelLeases] = {}
 
     def find(self, model: str, now: float, tried: Sequence[Replica] = (), sequence: bool = False) -> Lease | None:
-        """Return a lease under which a request can begin now. Of several, return that of the least busy replica.
-
-        All requests of a `sequence` get the same lease while it lasts.
-        """
+        """Return a lease under which a request can begin now. Of several, return that of the least busy replica. All
+        requests of a `sequence` get the same lease while it lasts."""
         found = self.models.get(model)
         if found is None:
             return None
@@ -52,7 +50,6 @@ class LeaseTable:
         return min(able, key=lambda each: each.replica.in_flight, default=None)
 
     def at(self, model: str, replica: Replica, now: float) -> Lease | None:
-        """Return the held lease on a model at this replica, if any."""
         here = self.replicas.get(replica)
         lease = None if here is None else here.leases.get(model)
         return lease if lease is not None and lease.held and now < lease.until else None
@@ -78,18 +75,14 @@ class LeaseTable:
         return here is not None and replica.listed and here.accepts and not here.silent
 
     def leaves(self, replica: Replica) -> bool:
-        """Return whether a replica leaves: its policy reports so, or it is unlisted although its policy responds.
-
-        A silent policy makes its pod unready, so its replica is unlisted too, although the server goes on.
-        """
+        """Return whether a replica leaves: its policy reports so, or it is unlisted although its policy responds. A
+        silent policy makes its pod unready, so its replica is unlisted too, although the server goes on."""
         here = self.replicas.get(replica)
         return here is not None and (not here.accepts or (not replica.listed and not here.silent))
 
     def in_order(self, model: str, tried: Sequence[Replica] = ()) -> list[ReplicaLeases]:
-        """Return the replicas at which to request a lease: those that take requests and were not tried.
-
-        Replicas that stay come first, then those at which the model is warm, then by rank.
-        """
+        """Return the replicas at which to request a lease: those that take requests and were not tried. Replicas that
+        stay come first, then those at which the model is warm, then by rank."""
         now = monotonic()
         by_name = {
             replica.name: here
@@ -101,11 +94,8 @@ class LeaseTable:
 
 
 class Rebalancer:
-    """Once a second, gives up unused leases, gives hot models a second replica and moves models to better replicas.
-
-    The best replica is the one that ranks highest, so that proxies converge and a new replica gets its share if it has
-    spare memory. Models also move away from a replica that leaves.
-    """
+    """Once a second, gives up unused leases and gives hot models a second replica. Moves models away from one that
+    leaves, and to the one that ranks highest if it has spare memory, so that proxies converge."""
 
     def __init__(self, table: LeaseTable) -> None:
         self._table = table

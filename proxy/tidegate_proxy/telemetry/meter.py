@@ -51,11 +51,8 @@ Caller = tuple[str, str]  # A principal's name, and its source.
 
 
 class Meter:
-    """All counts of a proxy.
-
-    The first `models` models and `callers` callers are counted by name. The other models of a server are counted
-    together as `OTHERS`, and so are the other callers, unless `callers` is 0. A removed model gives up its place.
-    """
+    """All counts of a proxy. The first `models` models and `callers` callers are counted by name, the rest together as
+    `OTHERS` (no callers if `callers` is 0). A removed model gives up its place."""
 
     def __init__(self, models: int = 1000, callers: int = 0) -> None:
         self._most_models, self.most_callers = models, callers

@@ -18,10 +18,8 @@ log = logging.getLogger("tidegate_proxy.calls")
 
 
 class CallLog:
-    """Logs a few successful calls a second, and as many others as a reader can follow.
-
-    Each line has the number of calls of each model since the last line, its own included, so that none is lost.
-    """
+    """Logs a few successful calls a second, and as many others as a reader can follow. Each line has the number of
+    calls of each model since the last line, its own included, so that none is lost."""
 
     def __init__(self) -> None:
         self._next_success = 0.0
@@ -38,10 +36,8 @@ class CallLog:
         waited: float = 0.0,
         stranger: bool = False,
     ) -> bool:
-        """Return whether to log a call that ended `now` (monotonic seconds), `of` a server and model.
-
-        It took `seconds` and `waited` for its model for so many of them. A `stranger` has no grant.
-        """
+        """Return whether to log a call that ended `now` (monotonic seconds), `of` a server and model. It took `seconds`
+        and `waited` for its model for so many of them. A `stranger` has no grant."""
         if of is not None:
             self._calls[of] += 1
         if status >= 400:

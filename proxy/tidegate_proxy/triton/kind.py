@@ -42,10 +42,8 @@ LOST_CODES = frozenset({5, 14})  # gRPC's: NOT_FOUND, UNAVAILABLE.
 
 
 class _Envelope(msgspec.Struct):
-    """The body of `/predict`, as the clients of Domino's reference implementation send it.
-
-    Its payload is the body of a v2 inference request. An empty version leaves the choice to the traffic's shares.
-    """
+    """The body of `/predict`, as the clients of Domino's reference implementation send it. Its payload is the body of a
+    v2 inference request. An empty version leaves the choice to the traffic's shares."""
 
     inference_server_name: str
     model_name: str
@@ -133,7 +131,6 @@ class TritonKind(ServerKind):
     speaks_v2 = True
 
     def parse_path(self, path: str) -> Target | None:
-        """Return the target of a path. None for a path of another protocol."""
         if path == "/predict":
             return _PREDICT
         match = _PATH.fullmatch(path)
@@ -168,11 +165,8 @@ class TritonKind(ServerKind):
         return f"/v2/models/{model}/config".encode()
 
     def alias(self, config: bytes, alias: str) -> tuple[str, str]:
-        """Return the parameter of config.pbtxt that is the alias, and its value. Raises ValueError.
-
-        Contract with the publisher: an entry of `parameters` whose key is `ALIAS_PARAMETER` and the alias, and whose
-        `string_value` is the number of the version.
-        """
+        """Return the alias's parameter of config.pbtxt, and its value. Raises ValueError. The publisher writes the key,
+        `ALIAS_PARAMETER` and the alias, and the version's number as `string_value`."""
         parameter = ALIAS_PARAMETER + alias
         try:
             parameters = msgspec.json.decode(config).get("parameters", {})
@@ -188,11 +182,8 @@ class TritonKind(ServerKind):
             raise ValueError("the model's configuration cannot be read") from error
 
     async def sequence_of(self, headers: bytes, unpacked: Unpacked) -> bytes | None:
-        """Return the id of the request's sequence. None without one. Raises Problem.
-
-        All requests of a sequence must reach the replica that has its state. Protocol: Triton's sequence extension of
-        KServe v2, `parameters.sequence_id`, a number or a string. 0 and "" mean none.
-        """
+        """Return a request's sequence, whose state only one replica has (None: no sequence). Raises Problem. In
+        Triton's extension of KServe v2, `parameters.sequence_id` is a number or a string. 0 and "" mean none."""
         fields = {}
         for line in headers.split(b"\r\n"):
             name, _, value = line.partition(b": ")
@@ -217,7 +208,6 @@ class TritonKind(ServerKind):
         return pool.leases is not None
 
     def says_lost_over_grpc(self, code: int, headers: bytes) -> bool:
-        """Return whether a gRPC status and its headers report that the replica does not have the model."""
         return code in LOST_CODES and LOST.search(headers) is not None
 
     def problem_body(self, problem: Problem, request_id: str) -> tuple[str, bytes]:

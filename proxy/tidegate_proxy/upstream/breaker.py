@@ -13,10 +13,8 @@ LONGEST_PAUSE = 30.0
 
 
 def again_seconds(away: float) -> float:
-    """Return when to retry something that has been unavailable for `away` seconds.
-
-    A caller that obeys each time is late by at most one second or a quarter of the outage.
-    """
+    """Return when to retry something that has been unavailable for `away` seconds. A caller that obeys each time is
+    late by at most one second or a quarter of the outage."""
     return min(LONGEST_PAUSE, max(FIRST_PAUSE, away / 4))
 
 
@@ -32,10 +30,8 @@ class Trial:
 
 
 class Breaker:
-    """The circuit breaker of one replica: opens after consecutive failures, then lets one trial through.
-
-    Failed health checks take precedence: they keep the breaker open until a check succeeds. `now` is monotonic.
-    """
+    """The circuit breaker of one replica: opens after consecutive failures, then lets one trial through. Failed health
+    checks take precedence: they keep the breaker open until a check succeeds. `now` is monotonic."""
 
     __slots__ = ("_opened", "_pause", "_silent", "_trial", "_until", "failures", "why")
 
@@ -89,11 +85,8 @@ class Breaker:
         return self._until == inf
 
     def answered(self, now: float) -> None:
-        """Count a successful health check.
-
-        If calls have opened the breaker, only a call can close it, because a live replica can still fail calls. Without
-        calls it closes on probation after a while, and the next failed call opens it again.
-        """
+        """Count a successful health check. It cannot close a breaker that calls have opened, because a live replica can
+        fail calls. Without calls it closes on probation after a while: the next failed call opens it."""
         silent, self._silent = self._silent, 0
         if self.is_unresponsive():
             self._close()

@@ -121,11 +121,8 @@ class Connection(asyncio.BufferedProtocol):
         self.alive = True
 
     def get_buffer(self, _sizehint: int) -> memoryview:
-        """Return a buffer for received data.
-
-        It is small while many responses may begin in one turn of the loop, and for streams, whose events are processed
-        one by one.
-        """
+        """Return a buffer for received data. It is small while many responses may begin in one turn of the loop, and
+        for streams, whose events are processed one by one."""
         return self._room.bulk if self._between or self._length in (None, -1) else self._room.whole
 
     def buffer_updated(self, size: int) -> None:
@@ -258,11 +255,8 @@ class Connection(asyncio.BufferedProtocol):
             return False
 
     def acknowledge(self) -> None:
-        """Acknowledge received data immediately instead of after up to 40 ms.
-
-        Servers that leave Nagle's algorithm on, such as Dynamo's frontend, wait for that before they send the next
-        small part of a stream.
-        """
+        """Acknowledge received data immediately instead of after up to 40 ms. Servers that leave Nagle's algorithm on,
+        such as Dynamo's frontend, wait for that before they send the next small part of a stream."""
         if _QUICK_ACK is not None and self.alive:
             self.sock.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 1)
 

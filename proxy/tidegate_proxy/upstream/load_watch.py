@@ -163,11 +163,8 @@ class LoadWatch(PeriodicProbe):
         self.failed, self.loaded, self.loading, self._unexplained = failed, index.loaded, index.loading, unexplained
 
     def _is_superseded(self, key: Key, loaded: Mapping[str, tuple[int, ...]]) -> bool:
-        """Return whether a newer version is loaded and no call names this one.
-
-        Triton's index keeps a failed version for as long as the model exists, even if its directory is removed.
-        Triton's configurations do not show that either: they have the version policy from when each version was loaded.
-        """
+        """Return whether a newer version is loaded and no call names this one. Triton's index keeps failed versions as
+        long as their model, even removed ones, and its configurations do not show that."""
         model, version = key
         newest = max(loaded.get(model, ()), default=0)
         return version.isdecimal() and int(version) < newest and key not in self._expected()

@@ -60,11 +60,8 @@ class PeriodicProbe(ABC):
                 log.exception("probing %s failed with an internal error", self._replica.name)
 
     async def _answer(self, seconds: float, *, discard: bool = False) -> Answer:
-        """Return the response. `discard`: drop its body. Raises OSError (TimeoutError) or NoAnswerError.
-
-        The timeout counts turns of the event loop. Otherwise a proxy that gets no CPU for a while, and has not read its
-        replicas' responses yet, would treat all of them as silent.
-        """
+        """Return the response. `discard`: drop its body. Raises OSError (TimeoutError) or NoAnswerError. The timeout
+        counts turns of the event loop, so that a proxy without CPU time does not treat all replicas as silent."""
         exchange = asyncio.get_running_loop().create_task(self._exchange(seconds, discard))
         try:
             for _ in range(TURNS):

@@ -108,10 +108,8 @@ class Replica:
 
 
 def no_replica(pool: str, replicas: Collection[Replica], now: float, away: float = 0.0) -> Problem:
-    """Return the problem for a pool without a usable replica: the reason, and when to retry.
-
-    `away` is for how many seconds there has been none. The proxy must look up the pool's name again at least.
-    """
+    """Return the problem for a pool without a usable replica: the reason, and when to retry. `away` is for how many
+    seconds there has been none. The proxy must look up the pool's name again at least."""
     why = next((each.breaker.why for each in replicas if each.breaker.failures >= FAILURES), "")
     what = f"can be used: {why}" if why else "accepts connections" if replicas else "exists"
     looked_up = max(LOOKUP_SECONDS, again_seconds(away))

@@ -72,11 +72,8 @@ class _Receiver:
 async def send(
     replica: Replica, connection: Connection, *parts: bytes, discard: bool = False, most: int = MOST_BYTES
 ) -> Answer:
-    """Send a request over a connection of `replica`, and return its response. Raises NoAnswerError.
-
-    The connection goes back to the replica, or is closed. `discard`: drop the response's body. `most`: the limit of the
-    body in bytes.
-    """
+    """Send a request over a connection of `replica`, and return its response. Raises NoAnswerError. The connection goes
+    back to the replica, or is closed. `discard`: drop the response's body. `most`: the limit of the body in bytes."""
     receiver = _Receiver(discard, most)
     try:
         connection.receiver = receiver

@@ -12,7 +12,6 @@ class TritonPythonModel:
     """The class that Triton's Python backend requires."""
 
     def initialize(self, arguments: dict[str, str]) -> None:
-        """Read the weights from the file next to this program."""
         folder = Path(arguments["model_repository"]) / arguments["model_version"]
         trained = json.loads((folder / "weights.json").read_text("utf-8"))
         self._weights = numpy.array(trained["weights"], numpy.float32)

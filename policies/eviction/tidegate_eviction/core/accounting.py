@@ -47,7 +47,6 @@ class FootprintTable:
         self._guess = None
 
     def source(self, name: str) -> FootprintSource:
-        """Return the source of a size."""
         return self._find(name)[1]
 
     def known(self, name: str) -> bool:
@@ -131,12 +130,10 @@ class CapacityLedger:
         return new
 
     def recharge(self, piece: str, size: int) -> None:
-        """Change a charge after a measurement."""
         self.total += size - self.charges[piece]
         self.charges[piece] = size
 
     def reserve(self, model: str, margin: int) -> None:
-        """Charge a margin in addition to a model's pieces."""
         self.margins[model] = margin
         self.total += margin
 
@@ -146,8 +143,7 @@ class CapacityLedger:
             self.total -= self.margins.pop(model, 0)
 
     def leave(self, model: str, pieces: Iterable[str]) -> tuple[str, ...]:
-        """Remove a model's use of pieces. Return the pieces that no other model needs. They stay charged until
-        `drop`."""
+        """Remove a model's use of pieces. Return those that no other model needs. They stay charged until `drop`."""
         gone = []
         for piece in pieces:
             users = self.users[piece]
@@ -162,7 +158,6 @@ class CapacityLedger:
         return tuple(gone)
 
     def drop(self, pieces: Iterable[str]) -> None:
-        """End the charges of pieces."""
         for piece in pieces:
             del self.going[piece]
             freed = self.charges.pop(piece)
@@ -170,12 +165,10 @@ class CapacityLedger:
             self.pending -= freed
 
     def size(self, pieces: Iterable[str]) -> int:
-        """Return the charges of these pieces."""
         return sum(self.charges.get(piece, 0) for piece in pieces)
 
     def describe(self, pieces: Iterable[str], wanted: Collection[str]) -> tuple[int, tuple[SharedPart, ...]]:
-        """Return the bytes that evicting these pieces frees, without `wanted` ones: immediately, and together with
-        others."""
+        """Return the bytes that evicting these pieces, except `wanted`, frees: immediately, and with others."""
         alone, shared = 0, []
         for piece in pieces:
             if piece in wanted:

@@ -28,11 +28,8 @@ def refused(pool: Pool, model: Model) -> float:
 
 
 def loss(pool: Pool, victims: Sequence[Candidate]) -> float:
-    """Return the expected loss of the victims' callers.
-
-    A model that is used less than once in the pool's idle time would hardly have stayed until its next use. So it
-    counts less, unless a timer is about to call it.
-    """
+    """Return the expected loss of the victims' callers. A model that is used less than once in the pool's idle time
+    would hardly have stayed until its next use. So it counts less, unless a timer is about to call it."""
     total, horizon = 0.0, pool.settings.idle_seconds
     for victim in victims:
         is_expected = pool.models[victim.name].expected_until > pool.now

@@ -92,11 +92,8 @@ def _begins_at(pool: Pool, leaves: Model) -> float:
 
 
 def _wanted(pool: Pool, leaves: Model) -> list[tuple[float, float, str]]:
-    """Return a heap of when each model is wanted, from and until.
-
-    It has queued models while a caller waits, models with returning callers from their return, and the model whose
-    caller leaves.
-    """
+    """Return a heap of when each model is wanted, from and until. It has queued models while a caller waits, models
+    with returning callers from their return, and the model whose caller leaves."""
     found = [(max(leaves.due, leaves.failures.not_before), math.inf, leaves.name)]
     for model in pool.by_state[State.QUEUED].values():
         until = max((waiter.ticket.deadline for waiter in model.waiters.values()), default=-math.inf)
@@ -126,8 +123,7 @@ def _room_to_come(pool: Pool) -> list[tuple[float, int]]:
 
 
 def _may_go_at(pool: Pool, model: Model) -> float:
-    """Return when a resident model can probably be evicted. A model in steady use stays in use for as long again as so
-    far."""
+    """Return when a resident model can probably be evicted. One in steady use stays in use for as long again."""
     candidate, limit, settings = model.candidate, pool.idle_limit(model), pool.settings
     silent = _STEADY_GAPS * candidate.gap_seconds + settings.lease_seconds / RENEWALS_PER_LEASE
     at = pool.likely_at(model)

@@ -153,8 +153,7 @@ class _QueuePass:
                 self._in_turn.add(model.name)
 
     def _expect(self, model: Model) -> None:
-        """Reserve memory for a model whose callers are about to return, if it would be its turn. They may come a moment
-        early."""
+        """Reserve memory for a model whose turn it is and whose callers return soon, perhaps a moment early."""
         pool = self._pool
         pool.plan_at = min(pool.plan_at, model.back_at)
         needed, coming = pool.needed(model), self._coming(model)

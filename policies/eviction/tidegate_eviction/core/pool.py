@@ -214,7 +214,6 @@ class Pool:
         return self.expected[0][0] if self.expected else math.inf
 
     def add(self, name: str, spec: ModelSpec | None) -> Model:
-        """Add a cold model."""
         candidate = Candidate(name, 0, last_use=-math.inf, resident_since=self.now, load_seconds=0.0, gap_seconds=0.0)
         model = self.models[name] = Model(name, spec, candidate)
         self.move(model, "added")
@@ -248,7 +247,6 @@ class Pool:
             self.report(Recycling(reason))
 
     def configure(self, settings: PoolSettings, specs: Mapping[str, ModelSpec]) -> None:
-        """Use other settings."""
         self.settings, self.specs = settings, specs
         self.longest_lease = max(self.longest_lease, settings.lease_seconds)
         took = [spec.load_seconds for spec in specs.values() if spec.load_seconds is not None]
@@ -340,8 +338,7 @@ class Pool:
         return min(lease, limit + lease / RENEWALS_PER_LEASE) + LOOK_SECONDS
 
     def likely_at(self, model: Model) -> float:
-        """Return when a resident model can probably be evicted. It can be earlier than its leases end, if their holders
-        report no use."""
+        """Return when a model can probably be evicted: before its leases end, if their holders report no use."""
         at, candidate, settings = model.evictable_at, model.candidate, self.settings
         if at <= self.now or at == math.inf:
             return at

@@ -17,11 +17,8 @@ _ROUNDS = 4
 
 
 class Residency:
-    """The resident models of one replica, and the leases on them.
-
-    Time never goes back: an earlier `now` counts as the latest one. Nothing is loaded or unloaded before the first
-    `recover`.
-    """
+    """The resident models of one replica, and the leases on them. Time never goes back: an earlier `now` counts as the
+    latest one. Nothing is loaded or unloaded before the first `recover`."""
 
     def __init__(self, settings: PoolSettings, incarnation: str, now: float = 0.0) -> None:
         self._pool = Pool(settings, now)
@@ -79,10 +76,8 @@ class Residency:
         *,
         spare: bool = False,
     ) -> tuple[Step, lease.Granted | lease.Refusal | Ticket]:
-        """Return a lease, a refusal, or a ticket, whose `Answered` follows in a later step.
-
-        `room_seconds` is the part of the wait in which memory must become free. `spare` requests unused memory only.
-        """
+        """Return a lease, a refusal, or a ticket, whose `Answered` follows in a later step. `room_seconds` is the part
+        of the wait in which memory must become free. `spare` requests unused memory only."""
         pool = self._pool
         with self._stepping.at(now) as step:
             found = pool.models.get(model)
@@ -140,11 +135,8 @@ class Residency:
         versions: tuple[int, ...] = (),
         copied_seconds: float = 0.0,
     ) -> Step:
-        """Report the end of a `Load`: its error, or the growth of memory and the loaded versions.
-
-        The growth is used only if nothing else ran meanwhile. `copied_seconds` is the time of copying, which the next
-        load saves. Unknown numbers are ignored.
-        """
+        """Report the end of a `Load`: its error, or the versions and the growth of memory, used only if nothing else
+        ran. The next load saves `copied_seconds`. Unknown numbers are ignored."""
         pool = self._pool
         with self._stepping.at(now) as step:
             model = pool.loads.pop(number, None)
@@ -193,8 +185,7 @@ class Residency:
         return frozenset(self._pool.by_state[State.RESIDENT])
 
     def memory(self, used_bytes: int, now: float) -> Step:
-        """Report the bytes in use: every second while `reading_wanted`, otherwise about every ten seconds, and after
-        each load and unload."""
+        """Report the bytes in use: every second while `reading_wanted`, else about every ten, and after (un)loads."""
         pool = self._pool
         with self._stepping.at(now) as step:
             if pool.settings.measures and pool.ready:
@@ -249,7 +240,6 @@ class Residency:
         return sum(len(model.leases) for model in self._pool.holding())
 
     def state(self, model: str) -> State:
-        """Return the state of a model."""
         found = self._pool.models.get(model)
         return State.UNKNOWN if found is None else found.state
 

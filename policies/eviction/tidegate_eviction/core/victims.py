@@ -16,11 +16,8 @@ from .pool import Model, Pool
 
 
 class VictimSelector:
-    """Chooses the victims for all decisions of one moment.
-
-    With `forced` only leases protect models. `wanted` are the pieces of the model that needs the memory: they free
-    nothing.
-    """
+    """Chooses the victims for all decisions of one moment. With `forced` only leases protect models. `wanted` are the
+    pieces of the model that needs the memory: they free nothing."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -31,10 +28,8 @@ class VictimSelector:
     def choose(
         self, needed: int, *, forced: bool = False, wanted: Collection[str] = (), is_plan: bool = False
     ) -> list[Model]:
-        """Return models whose eviction frees `needed` bytes, or none if all evictable ones are not enough.
-
-        With `is_plan` nothing is evicted, and a custom policy is not called, because it may be slow.
-        """
+        """Return models whose eviction frees `needed` bytes, or none if all evictable ones are not enough. With
+        `is_plan` nothing is evicted, and a custom policy is not called, because it may be slow."""
         candidates = self._candidates(self._models(forced)[0], wanted)
         if freed_by(candidates) < needed:
             return []
@@ -63,15 +58,13 @@ class VictimSelector:
         return self._taken(best)
 
     def choose_ahead(self, needed: int, model: Model) -> list[Model]:
-        """Return evictable models that free `needed` bytes, if that costs their callers less than a cold load of the
-        other model."""
+        """Return evictable models that free `needed` bytes, if that costs less than a cold load of the model."""
         victims, lost = self._cheapest(self._models(False)[0], needed, model)
         saved = min(self._pool.load_estimate(model), self._pool.settings.wait_seconds)
         return self._taken(victims if lost < saved else [])
 
     def _cheapest(self, models: list[Model], needed: int, wanted: Model) -> tuple[list[Candidate], float]:
-        """Return the policy's choice of these models and the loss of their callers. No models at infinite loss if they
-        are not enough."""
+        """Return the policy's choice and the loss of their callers. No models at infinite loss if they are too few."""
         candidates = self._candidates(models, wanted.pieces)
         if freed_by(candidates) < needed:
             return [], math.inf
@@ -80,7 +73,6 @@ class VictimSelector:
         return victims, loss(self._pool, victims)
 
     def all(self) -> list[Model]:
-        """Return all models that can be evicted now."""
         return self._taken(self._candidates(self._models(False)[0], ()))
 
     def due(self, needed: int, *, forced: bool = False, wanted: Collection[str] = ()) -> float:
@@ -147,8 +139,7 @@ class VictimSelector:
         return found
 
     def _taken(self, victims: list[Candidate]) -> list[Model]:
-        """Return these models and exclude them from now on. Parts come first, so that one unload covers shared
-        pieces."""
+        """Return these models and exclude them from now on. Parts come first, so that one unload covers them."""
         models = [self._pool.models[victim.name] for victim in victims]
         self._gone.update(model.name for model in models)
         return sorted(models, key=lambda model: len(model.held))

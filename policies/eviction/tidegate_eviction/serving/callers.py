@@ -67,13 +67,11 @@ class ClusterKeys:
 
     @property
     def ended(self) -> float:
-        """The time for the expiry of tokens. It stands still while the API server is down, because no token is renewed
-        then."""
+        """The time for the expiry of tokens. It stands still while the API server is down: no token is renewed then."""
         return self._as_of if self._failure else self.wall()
 
     def start(self) -> None:
-        """Load the keys of before a restart, and begin to read the present ones. The server's start waits for
-        neither."""
+        """Load the keys of before a restart, and begin to read the present ones. The start waits for neither."""
         try:
             kept = json.loads(self._kept.path.read_bytes())
             self._use(kept["keys"], min(float(kept["asOf"]), self.wall()))
@@ -89,7 +87,6 @@ class ClusterKeys:
             await asyncio.wait({self._first})
 
     async def follow(self) -> None:
-        """Read the keys periodically."""
         while True:
             await asyncio.sleep(PAUSE_SECONDS if self._failure else REFRESH_SECONDS)
             await self.refresh()
@@ -173,7 +170,6 @@ class Callers:
         self._is_strict = bool(os.environ.get(eviction_process.KEYS_REQUIRED))
 
     async def follow(self) -> None:
-        """Read the cluster's keys periodically."""
         await self.keys.tried()
         if not self.keys.known:
             until = "no lease is granted" if self._is_strict else "only the network policies protect the lease port"

@@ -53,7 +53,6 @@ class Catalog:
         return self.repository.contents(model, self._versions(model))
 
     def specs(self, seen: Mapping[str, ModelFiles], footprints: Footprints) -> dict[str, ModelSpec]:
-        """Return the core's description of every model in the repository."""
         return {name: self._spec(name, files, footprints) for name, files in seen.items()}
 
     def _versions(self, name: str) -> tuple[int, ...]:

@@ -108,7 +108,6 @@ class SnapshotCollector(Collector):
     snapshot: Snapshot
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every gauge, and the metrics of staging."""
         snapshot = self.snapshot
         listing, reading = snapshot.listing, snapshot.reading
         yield from _staged(snapshot.staging)

@@ -130,7 +130,6 @@ class EvictionService:
             self._wake.clear()
 
     def configure(self) -> None:
-        """Give the settings and the models to the core."""
         self._configured = self.settings
         self._do(self.residency.configure(self._pool_settings(self.settings), self._specs, monotonic()))
 
@@ -190,7 +189,6 @@ class EvictionService:
         self._do(self.residency.leave(monotonic()))
 
     def listing(self) -> lease.Listing:
-        """Return the models in the slice."""
         return self.residency.listing(monotonic(), platform.node())
 
     # Reports and queries of the driver
@@ -208,8 +206,7 @@ class EvictionService:
         self._do(self.residency.unload_ended(number, monotonic(), None if error is None else plain(error)))
 
     def memory_read(self, reading: MemoryReading, why: str = "") -> None:
-        """Report a reading of memory, or that there is none. Then an unload counts as freed when the index reports
-        it."""
+        """Report a reading of memory, or that there is none: an unload then counts as freed when the index shows it."""
         if why and self._measures:
             log.error("cannot read memory, so unloads count as freed when Triton reports them: %s", why)
         elif reading.source != self.reading.source:
@@ -313,8 +310,7 @@ class EvictionService:
             self.stager.forget_loads()
 
     async def _look_at(self, model: str, seconds: float) -> None:
-        """Give the present files of a model to the core before its load. A read that takes longer continues in the
-        background."""
+        """Give a model's present files to the core before its load. A longer read continues in the background."""
         if (looking := self._looks.get(model)) is None:
             looking = self._looks[model] = asyncio.create_task(self._look_anew(model))
             looking.add_done_callback(lambda _: self._looks.pop(model, None))

@@ -108,7 +108,6 @@ class SimulatedReplica:
 
     @property
     def unfinished(self) -> bool:
-        """Whether a request waits, or a load is in progress."""
         return bool(self._tickets or self._loading)
 
     def is_warm(self, which: int, holder: str) -> bool:
@@ -121,12 +120,10 @@ class SimulatedReplica:
         return held if held is not None and not held.lost else None
 
     def tick(self) -> None:
-        """Process the core's deadlines."""
         self._do(self._core.tick(self._clock.now))
 
     def acquire(self, which: int, holder: str, room_seconds: float | None, on_answer: OnAnswer) -> None:
-        """Request a lease. Requests of one proxy within a second wait together. `on_answer` gets the response, and
-        whether it was immediate."""
+        """Request a lease. A proxy's requests within a second share it. `on_answer` gets it, and if that was quick."""
         ask, now = (which, holder, room_seconds), self._clock.now
         began, number = self._began.get(ask, (-FOR_EVER, 0))
         if now - began < TOGETHER_SECONDS and number in self._tickets:
@@ -279,7 +276,6 @@ class Simulation:
         self._ranks = [[replicas[name] for name in ranked(model.name, replicas)] for model in trace.models]
 
     def run(self) -> Outcome:
-        """Simulate all requests and their consequences."""
         trace, many, tables = self._trace, len(self.holders), list(self._held.values())
         size = max(1, len(trace) // BLOCKS)
         begins = range(0, len(trace), size)
@@ -304,7 +300,6 @@ class Simulation:
         return self._outcome
 
     def later(self, seconds: float, what: Callable[[], object]) -> None:
-        """Schedule something in `seconds`."""
         self.at(self.now + seconds, what, self.now)
 
     def at(self, when: float, what: Callable[[], object], since: float) -> None:

@@ -51,7 +51,6 @@ class Trace:
         return sum(model.footprint_bytes for model in self.models)
 
     def requests(self) -> Iterator[tuple[float, int]]:
-        """Return the time and the model of each request."""
         return zip(self.seconds, self.which, strict=True)
 
 

@@ -54,7 +54,6 @@ class ObjectStore:
         return self._read[path, mark]
 
     def chunks(self, path: str, size: int) -> Iterator[bytes]:
-        """Yield the content of an object of this size."""
         if size:
             with self._explained(path):
                 for chunk in obstore.get(self._store, path).stream(min_chunk_size=CHUNK_BYTES):
@@ -95,11 +94,8 @@ class ObjectSource:
         return [path for path in self.listing().folders if "/" not in path]
 
     def listing(self, without: Collection[str] = ()) -> Listing:
-        """Return everything except the content of these top-level directories.
-
-        An empty object named like a version stands for an empty directory, as consoles create them. Ensembles have such
-        directories.
-        """
+        """Return everything except the content of these top-level directories. An empty object named like a version
+        stands for an empty directory, as consoles create them. Ensembles have such directories."""
         files = [file for file in self.files if file.path and file.path.partition("/")[0] not in without]
         empty = {file.path for file in files if not file.size and file.path.isdecimal()}
         above = (str(folder) for file in files for folder in PurePosixPath(file.path).parents)

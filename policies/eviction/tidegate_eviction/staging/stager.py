@@ -109,7 +109,6 @@ class Stager:
                 link.unlink()
 
     async def close(self) -> None:
-        """Stop the copies in progress."""
         self._stop.set()
         await asyncio.gather(*self._copying.values(), return_exceptions=True)
         self._threads.shutdown(wait=False)
@@ -211,7 +210,6 @@ class Stager:
         return True
 
     def _is_free(self, key: Key) -> bool:
-        """Return whether a copy may be deleted."""
         in_use = any(key in keys for keys in self._loads.values())
         return key in self.copies and key not in self._copying and not in_use
 

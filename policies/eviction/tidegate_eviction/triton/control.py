@@ -65,7 +65,6 @@ class ModelIndex:
         return tuple(sorted(each.version for each in self.models.get(model, ()) if each.state == state))
 
     def having(self, state: str) -> frozenset[str]:
-        """Return the models with a version in a state."""
         return frozenset(name for name in self.models if self.in_state(name, state))
 
     def why_not(self, model: str) -> str:
@@ -142,10 +141,8 @@ class TritonControl:
     async def load(
         self, model: str, seconds: float | None, config: str | None = None, files: Mapping[str, bytes] | None = None
     ) -> None:
-        """Load a model. `config` (JSON) replaces its config.pbtxt, and `files` its directory.
-
-        Raises RefusedError if the load failed, and another ServerCallError if that is unknown.
-        """
+        """Load a model. `config` (JSON) replaces its config.pbtxt, and `files` its directory. Raises RefusedError if
+        the load failed, and another ServerCallError if that is unknown."""
         request = messages.RepositoryModelLoadRequest(model_name=model)
         if config is not None:
             request.parameters["config"].string_param = config
@@ -262,11 +259,8 @@ class IndexWatcher:
             pause = self._longer(pause)
 
     async def unloads(self, names: Sequence[str], refused: str = "", accepted: Collection[str] = ()) -> str | None:
-        """Return how an unload ended: None, or the error. `refused` is Triton's error, if any.
-
-        The index does not list a model without a directory. It counts as unloaded if it is in `accepted`, the models
-        whose call Triton accepted, or if Triton does not serve it.
-        """
+        """Return how an unload ended: None, or the error. `refused` is Triton's error. A model that the index does not
+        list counts as unloaded if its call was `accepted`, or if Triton does not serve it."""
         begun = monotonic()
         pause = FIRST_LOOK_SECONDS
         while True:

@@ -71,10 +71,8 @@ class TritonRepository:
         return None if found is None else found.override
 
     def look(self, model: str, wanted: Iterable[int] = ()) -> ModelFiles | None:
-        """Return a model as it is now, or None if it does not exist. Raises RepositoryError and OSError.
-
-        `wanted` are the versions to load. Without them, the model's own configuration selects them. Blocks.
-        """
+        """Return a model as it is now, or None if it does not exist. Raises RepositoryError and OSError. `wanted` are
+        the versions to load. Without them, the model's own configuration selects them. Blocks."""
         found = self._look(model, wanted)
         return None if found is None else found[0]
 

@@ -346,10 +346,7 @@ def promtool(*arguments: str | Path) -> str:
 
 
 def promtool_test(folder: Path, *series: dict[str, str], rules: Path | None = None, **tests: Any) -> str:
-    """Return the faults that promtool finds with these series, rules and `tests` in its own format.
-
-    promtool reads series and evaluates rules each minute.
-    """
+    """Return the faults that promtool finds: with a value a minute for each series, and `tests` in its own format."""
     test = {"interval": "1m", "input_series": series, **tests}
     files = [str(rules)] if rules else []
     file = folder / "test.json"

@@ -67,7 +67,6 @@ def calls(wrong: int, protocol: str, status: str, begins: int = 60, lasting: int
 
 
 def until(value: str, minute: int = 20, before: str = "0", begins: int = 5) -> str:
-    """Return values that are `value` from the minute `begins` to `minute`, and `before` otherwise."""
     return f"{before}x{begins} {value}x{minute - begins - 1} {before}x200"
 
 

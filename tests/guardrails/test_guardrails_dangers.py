@@ -23,7 +23,6 @@ ALL = [(rule, danger) for rule, dangers in DANGERS.items() for danger in dangers
 
 
 def of_production(objects: Objects) -> Objects:
-    """The same objects with production's settings, without exceptions."""
     stacks.settings(objects, kind="production", severities=None, waivers=None)
     return objects
 

@@ -65,7 +65,6 @@ class Log:
         return self._events
 
     def lines(self) -> list[str]:
-        """Return the lines of a real process since the last call."""
         return [line.split(" ", 3)[3] for line in self.file.read().splitlines()]
 
     def names(self) -> list[str]:
@@ -131,7 +130,6 @@ class Environment:
         )
 
     def pods(self, prefix: str) -> list[dict[str, Any]]:
-        """Return the pods with this prefix, without those that are terminating."""
         found = self.machine.get("pods", namespace=self.namespace)
         return [pod for pod in found if pod["metadata"]["name"].startswith(prefix) and stays(pod)]
 
@@ -186,13 +184,11 @@ def container_status(pod: Mapping[str, Any], container: str) -> Mapping[str, Any
 
 
 def condition(pod: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """Return a condition of a pod, or an empty one if it is not set."""
     found: Mapping[str, Any] = next((one for one in pod["status"].get("conditions", []) if one["type"] == kind), {})
     return found
 
 
 def is_ready(pod: Mapping[str, Any]) -> bool:
-    """Return whether a pod is in the endpoints of its Services."""
     return condition(pod, "Ready").get("status") == "True"
 
 
@@ -221,6 +217,5 @@ def served(log: Log) -> tuple[int, set[str]]:
 
 
 def lost(log: Log) -> list[str]:
-    """Return the reasons of up to ten lost calls, and the number of all calls."""
     reasons = [f"{event.at} {event.details['why']}" for event in log.events() if event.name == "lost"]
     return [*reasons[:10], f"{len(reasons)} of {served(log)[0] + len(reasons)}"] if reasons else []

@@ -32,7 +32,6 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def push(registry: str, tmp_path: Path) -> Push:
-    """Push an image whose only file holds this text, and return its digest."""
     return lambda name, text: registries.push(f"{registry}/{name}", text, tmp_path)
 
 

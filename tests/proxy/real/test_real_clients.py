@@ -125,7 +125,6 @@ def plain(found: Any) -> Any:
 
 
 def sides(front: Front, way: str) -> list[tuple[str, Headers]]:
-    """Return address and headers for direct calls, and for calls through the proxy."""
     protocol = way.partition(".")[0]
     return [(getattr(front.triton, protocol), {}), (getattr(front.proxy, protocol), front.credential)]
 

@@ -40,7 +40,6 @@ def is_unresponsive(here: RunningProxy, which: int = 0) -> bool:
 
 
 async def readiness(here: RunningProxy, server: str = "vision") -> tuple[int, str]:
-    """Return the status and the first line of a server's readiness at the admin port."""
     status, [line] = await here.admin(f"{SERVER_READY_PATH}/{server}")
     return status, line
 

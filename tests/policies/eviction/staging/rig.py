@@ -52,7 +52,6 @@ class Rig:
         return {model for model, _ in self.stager.copies}
 
     def is_near(self, model: str) -> bool:
-        """Return whether the server reads the model from the cache."""
         return (self.served / model).resolve().is_relative_to((self.root / "tier" / "files").resolve())
 
     def check(self) -> None:

@@ -136,7 +136,6 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
     def close(self) -> None:
         self._transport.close()
 
-    # --- inspecting
     def whoami(self) -> "WhoAmI":
         """Return the caller's name, groups and source at the proxy."""
         from tidegate_contracts.environments import WhoAmI  # imports pydantic, which calls do not need
@@ -194,7 +193,6 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
             raise self._unexpected(path)
         return found
 
-    # --- calling
     def infer(
         self,
         model: str,
@@ -236,7 +234,6 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
         where = model_path(server, None).removesuffix("/v2/models")
         return self._json(f"{where}/v1/{call}", deadline, body)
 
-    # ---
     def _json(self, path: str, deadline: float | None, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """GET a JSON object, or POST a JSON body and return the object in the response."""
         if body is None:

@@ -18,7 +18,6 @@ NOT_RUN = "NOT RUN: "
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add options for thorough tests, and for failing on skipped tests."""
     parser.addoption("--thorough", action="store_true", help="run the thorough tests too, with all examples")
     group = parser.getgroup("tests that are not run")
     group.addoption("--require-all", action="store_true", help="fail skipped tests, whatever is missing")
@@ -94,7 +93,6 @@ def _what(reason: str) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """List every test that was not run, below its reason."""
     names: dict[str, list[str]] = {}
     for report in terminalreporter.stats.get("skipped", []):
         reason = report.longrepr[2].removeprefix("Skipped: ")

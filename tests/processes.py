@@ -56,7 +56,6 @@ def until(what: str, there: Callable[[], Found | None], seconds: float = 600) ->
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """Run git with a test identity, and return its output."""
     who = ["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false"]
     command = ["git", *who, "-C", str(folder), *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()

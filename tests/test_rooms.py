@@ -68,7 +68,6 @@ def packages() -> dict[str, set[str]]:
 
 @cache
 def package_of(module: str) -> str:
-    """Return the innermost package of the table that contains a module."""
     path = PurePosixPath(files()[module].relative_to(ROOT))
     return max((package for package in packages() if path.is_relative_to(package)), key=len, default="")
 

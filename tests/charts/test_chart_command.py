@@ -1,5 +1,3 @@
-"""`tidegate values` and `chart`, and generating the chart's directory."""
-
 import os
 import shutil
 import subprocess
@@ -21,7 +19,6 @@ REFERENCE = ROOT / "stacks" / "inference.yaml"
 
 
 def charts(*arguments: str | Path) -> Result:
-    """Run the command, which must exit without a traceback."""
     result = CliRunner().invoke(app, list(map(str, arguments)))
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result

@@ -1,5 +1,3 @@
-"""Conventions of Helm and of the users of charts."""
-
 import re
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""A values file may leave out defaults."""
-
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings

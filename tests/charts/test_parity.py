@@ -39,7 +39,6 @@ PRINTABLE = ANY_TEXT.map(lambda text: "".join(c for c in text if c.isprintable()
 
 
 def changed(part: Part, **changes: Any) -> Part:
-    """A part with other values, valid or not."""
     return part.model_copy(update=changes)
 
 
@@ -74,7 +73,6 @@ def args_of(definition: Definition) -> EnvironmentArgs:
 
 
 def with_texts(args: EnvironmentArgs, texts: list[str], printable: list[str]) -> EnvironmentArgs:
-    """The environment with these texts in all places that allow any text."""
     noted = args.namespace.annotations
     assert isinstance(noted, dict)
     keyed = {f"example.com/key-{number}": text for number, text in enumerate(texts)}

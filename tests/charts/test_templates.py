@@ -1,5 +1,3 @@
-"""Templates made from components are readable. A placeholder refuses operations that need its value."""
-
 import re
 from collections.abc import Callable
 from typing import Any

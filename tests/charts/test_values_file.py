@@ -1,5 +1,3 @@
-"""Values as YAML: every reader reads the same values."""
-
 from typing import Any
 
 import yaml

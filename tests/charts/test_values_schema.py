@@ -23,7 +23,6 @@ from .rendering import ROOT, helm
 
 
 def all_sections(owner: Model) -> Iterator[Model]:
-    """A class of arguments and all classes below it, with repetitions."""
     yield owner
     for argument in arguments(owner):
         for kind in argument.models:

@@ -2,8 +2,6 @@
 
 
 class Clock:
-    """Time that advances when it is slept through, or set."""
-
     def __init__(self) -> None:
         self.now = 1000.0
 

@@ -1,5 +1,3 @@
-"""Artifacts in a dictionary."""
-
 from hashlib import sha256
 from pathlib import Path
 
@@ -7,8 +5,6 @@ from tidegate.registry.artifacts import Artifacts
 
 
 class Shelf(Artifacts):
-    """Artifacts by path."""
-
     def __init__(self, files: dict[str, bytes]) -> None:
         self.where = "a shelf"
         self.files = files

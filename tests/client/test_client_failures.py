@@ -1,5 +1,3 @@
-"""Errors of libraries become messages with a remedy and without secrets."""
-
 import base64
 import errno
 import os

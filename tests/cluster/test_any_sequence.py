@@ -91,7 +91,6 @@ class Sequence:
     # ---- steps ----
 
     def edit(self, **changes: Any) -> None:
-        """Change the definition: its context, its namespace, or whether it has a second pool."""
         self.before = self.defined
         for name, value in changes.items():
             setattr(self, name, value)
@@ -122,8 +121,6 @@ class Sequence:
         return Ended(process.returncode, out, err)
 
     def kill(self, engine: str, seconds: float) -> None:
-        """Start `up`, and kill it with its child processes."""
-
         def killed() -> Ended:
             process = self.site.launch("up", "--cluster", self.context, "--stack", "dev-lab", "--engine", engine)
             try:

@@ -1,5 +1,3 @@
-"""`tidegate down` keeps only the datasets' volumes."""
-
 import shlex
 
 import pytest
@@ -28,7 +26,6 @@ def everything_in(site: Site, namespace: str) -> set[tuple[str, str]]:
 
 @pytest.mark.thorough
 def test_down_leaves_volumes_and_nothing_else_and_up_again_finds_them_bound(site: Site) -> None:
-    """The same claims and the same volumes, bound to each other as before."""
     site.up()
     kept = {"PersistentVolume", "PersistentVolumeClaim"}
     before = {key: uid for key, uid in site.state("uid").items() if key[0] in kept}

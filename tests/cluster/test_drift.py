@@ -1,5 +1,3 @@
-"""A preview shows changes by hand, field by field, and the next `up` reverts them."""
-
 from typing import Any
 
 import pytest
@@ -11,7 +9,6 @@ from .world import HELM, Site
 
 
 def fields(changes: list[ObjectChange]) -> dict[tuple[str, str, str], tuple[Any, Any]]:
-    """Return every changed field, with its old and new value."""
     return {
         (change.kind, change.name, field.place): (field.old, field.new) for change in changes for field in change.fields
     }

@@ -75,8 +75,6 @@ dataPlanes: [{name: lab, environments: [dev]}]
 
 @dataclass
 class Place:
-    """A server of Dynamo on a cluster, with the processes of its pods."""
-
     cluster: LocalCluster
     namespace: str
     folder: Path
@@ -91,7 +89,6 @@ class Place:
         return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
 
     def run(self, pod: KubernetesObject) -> None:
-        """Run the process of a pod's main container on this machine."""
         (one,) = pod["spec"]["containers"]
         name = pod["metadata"]["name"]
         env: dict[str, str] = {}
@@ -137,7 +134,6 @@ class Place:
         return sum(map(int, found))
 
     def is_ready(self, pod: str, ready: bool) -> None:
-        """Set a pod's status to ready or not, as its kubelet does."""
         status = {"status": {"conditions": [{"type": "Ready", "status": str(ready)}]}}
         self.cluster.kubectl(
             "patch", "pod", pod, "-n", self.namespace, "--subresource=status", "-p", json.dumps(status)

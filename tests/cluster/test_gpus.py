@@ -1,5 +1,3 @@
-"""Placements on nodes with only the labels and resources of the programs that each placement may rely on."""
-
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -63,7 +61,6 @@ dataPlanes:
 def defined(
     into: Path, pools: Sequence[str], gpus: Sequence[str], *, namespace: str = "gpus", replicas: int = 1
 ) -> Definition:
-    """Return a definition with a pool of each of these placements, and these groups of nodes."""
     lines = [POOL.format(number=number, placement=one, replicas=replicas) for number, one in enumerate(pools)]
     text = DEFINITION.format(
         pools="\n".join(f"      - {line}" for line in lines),

@@ -1,5 +1,3 @@
-"""An environment managed by Helm alone, and moved from one engine to another: nothing is re-created."""
-
 import shutil
 import subprocess
 from pathlib import Path
@@ -88,7 +86,6 @@ OLDER = "0.0.9"
 
 @pytest.fixture
 def values(site: Site) -> Path:
-    """Dev's values, as `tidegate values --stack dev-lab` writes them."""
     done = CliRunner().invoke(charts_app, ["values", str(site.definition), "--stack", "dev-lab"])
     assert done.exit_code == 0, done.output
     path = site.folder / "dev-lab.yaml"

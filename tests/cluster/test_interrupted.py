@@ -1,5 +1,3 @@
-"""The next `up` finishes a Helm release that a killed run left, and two runs never work at the same time."""
-
 import os
 import signal
 import subprocess

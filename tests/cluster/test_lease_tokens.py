@@ -40,7 +40,6 @@ class Tokens:
         return self.make(account, "--bound-object-kind=Pod", f"--bound-object-name={account}-a", **more)
 
     def mount(self, folder: Path) -> Path:
-        """Write the files that the kubelet mounts for a policy."""
         folder.mkdir()
         (folder / "token").write_text(self.bound(SERVER, audience=""))
         (folder / "namespace").write_text(self.here)

@@ -1,11 +1,8 @@
-"""A preview shows environments that left the definition, and `tidegate down` removes them without a definition."""
-
 from .test_down import WHAT_A_NAMESPACE_HAS, everything_in
 from .world import Site
 
 
 def preview(site: Site, *arguments: str) -> tuple[str, str]:
-    """Return the output of a preview of the cluster, and its page."""
     path = site.folder / "preview.md"
     ended = site.run("preview", "--cluster", site.cluster.context, "--summary", str(path), *arguments)
     return ended.out, path.read_text("utf-8")

@@ -1,5 +1,3 @@
-"""Placement of pods with the real scheduler and real controllers on simulated nodes."""
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""A separate platform on a control plane: `up`, a rollout over planes, and `down`."""
-
 import json
 import os
 from pathlib import Path

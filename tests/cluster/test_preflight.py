@@ -1,5 +1,3 @@
-"""Preflight reports what a cluster lacks, with a command that shows it, and stops if a pod could never start."""
-
 import json
 import shlex
 from typing import Any
@@ -18,7 +16,6 @@ GPUS = f"gpus: [{{nodes: 2, product: {A100}, perNode: 8, mig: {{slices: {{1g.10g
 
 
 def lacks(site: Site, code: int) -> dict[str, Any]:
-    """The preflight findings about dev, by their first sentence."""
     where = ("--cluster", site.cluster.context, "--stack", "dev-lab")
     ended = site.run("preflight", *where, "--json", ok=False)
     assert ended.code == code, ended.text

@@ -1,5 +1,3 @@
-"""If a cluster refuses an object, the message names the object, the rule, and the remedy."""
-
 import re
 import signal
 
@@ -90,7 +88,6 @@ def test_an_admission_policy_is_named_with_its_words_and_a_preview_knows_it_befo
 def test_an_immutable_field_is_reported_with_a_command_to_replace_the_object_while_pods_continue(
     kube: Kubectl, namespace: str
 ) -> None:
-    """With the real messages of the API server."""
     labels = {"app": "main"}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "m", "image": "registry.test/m:1"}]}}
     spec = {"serviceName": "one", "replicas": 0, "selector": {"matchLabels": labels}, "template": template}

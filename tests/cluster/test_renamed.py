@@ -1,5 +1,3 @@
-"""Changed names with either engine: objects and pods continue, no pod restarts and no object is deleted."""
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""A preview lists exactly the restarts of a real control plane, for edits of a definition and of objects."""
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,8 +20,6 @@ WORKLOADS = "deployments,statefulsets"
 
 
 class Environment:
-    """The reference's dev in the shared cluster, with the state of its workloads."""
-
     def __init__(self, cluster: LocalCluster, prefix: str, folder: Path) -> None:
         self.cluster = cluster
         self.namespace = f"{prefix}-dev"

@@ -59,8 +59,6 @@ dataPlanes:
 
 @dataclass
 class World(Site):
-    """A separate environment in three clusters, its definition, and the command that rolls it out."""
-
     clusters: Mapping[str, LocalCluster] = field(default_factory=dict)
 
     @property

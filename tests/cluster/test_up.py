@@ -1,5 +1,3 @@
-"""`tidegate up` in real clusters: dev and prod from one definition, a second time, and after edits."""
-
 import json
 
 import pytest

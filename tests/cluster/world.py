@@ -1,5 +1,3 @@
-"""Objects, commands and waits for tests on a cluster."""
-
 import json
 import os
 import signal
@@ -129,8 +127,6 @@ HELM, PULUMI = (pytest.mark.parametrize("site", [engine], indirect=True) for eng
 
 @dataclass
 class Site:
-    """A definition of dev and prod, the cluster that they live in, and an engine."""
-
     cluster: LocalCluster
     prefix: str
     engine: str
@@ -210,7 +206,6 @@ class Site:
         return render(next(one for one in read.stacks if one.name == stack), read)
 
     def objects(self, kinds: str = KINDS) -> dict[tuple[str, str, str], Any]:
-        """Return the objects of both environments in the cluster, by kind, namespace and name."""
         found = self.cluster.get(kinds, selector="app.kubernetes.io/part-of=tidegate")
         return {
             (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]): item
@@ -286,7 +281,6 @@ def checkout_for_pulumi(folder: Path) -> tuple[Path, dict[str, str]]:
 
 
 def read_until(process: "subprocess.Popen[str]", words: str) -> str:
-    """Return the standard error of a process, as soon as it contains the words."""
     assert process.stderr
     output = ""
     while words not in output:

@@ -1,5 +1,3 @@
-"""Queries on a set of rendered objects."""
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Dashboards match Grafana's schema, query existing metrics in their units, and describe what to do."""
-
 import json
 import re
 import subprocess

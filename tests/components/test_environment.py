@@ -49,7 +49,6 @@ def declared(definition: Definition, stack: Stack) -> list[KubernetesObject]:
 
 
 def nulls(value: Any, place: str) -> Iterator[str]:
-    """Yield the place of every null in a value of a request to the engine."""
     kind = value.WhichOneof("kind")
     if kind == "null_value":
         yield place

@@ -1,5 +1,3 @@
-"""Pools of engines with the OpenAI API: settings of each engine, and the objects around it."""
-
 import contextlib
 import json
 import sys

@@ -1,5 +1,3 @@
-"""An edit of a definition changes only the objects that it is about, and no immutable field."""
-
 import copy
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,3 @@
-"""The catalogue of metrics matches what the code, dashboards and alerts use, and follows the conventions."""
-
 import os
 import re
 import subprocess

@@ -1,5 +1,3 @@
-"""Credentials are found in linear time, and other text stays."""
-
 import re
 from collections.abc import Callable
 from time import process_time

@@ -1,5 +1,3 @@
-"""Labels that select pods."""
-
 import re
 from pathlib import Path
 

@@ -1,1 +1,0 @@
-"""The guardrails: tests break every rule, and nearly break it."""

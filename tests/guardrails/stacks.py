@@ -92,7 +92,6 @@ def place(tree: Any, path: str, value: Any) -> None:
 
 
 def at(kind: str, name: str, path: str, value: Any) -> Edit:
-    """An edit that puts a value into an object at a path."""
     return lambda objects: place(named(objects, kind, name), path, value)
 
 

@@ -1,5 +1,3 @@
-"""The guardrails find dangerous changes in every stack and object."""
-
 import json
 from collections.abc import Callable
 

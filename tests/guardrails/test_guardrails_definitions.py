@@ -1,5 +1,3 @@
-"""Our definitions keep the guardrails, no definition makes one crash, and every command enforces them."""
-
 import copy
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,3 @@
-"""The policy pack, without an engine: its validators are plain functions."""
-
 import copy
 import json
 from typing import Any

@@ -1,5 +1,3 @@
-"""Severities, waivers and their last days, from the definition to the Namespace and the findings."""
-
 import json
 from datetime import date, timedelta
 from typing import Any
@@ -24,7 +22,6 @@ WAIVER = {"name": "w", "rule": PODS, "owner": "platform-team", "reason": REASON,
 
 
 def breaking(**changes: Any) -> Objects:
-    """Production with one pod in the host's network, and these settings."""
     objects = prod()
     in_small("hostNetwork", True)(objects)
     settings(objects, **changes)

@@ -1,5 +1,3 @@
-"""The token, Role and ingress rule that an eviction policy and shared Dynamo frontends need, and nothing more."""
-
 from pathlib import Path
 from typing import Any, get_args
 

@@ -21,7 +21,6 @@ class Answer:
 
     @property
     def allowed(self) -> bool:
-        """Whether the traffic flows."""
         return self.egress and self.ingress
 
 

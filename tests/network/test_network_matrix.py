@@ -51,7 +51,6 @@ def said(found: Iterable[Question]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[Question, Answer]:
-    """What cyclonus says of every question."""
     return dict(zip(questions(), ask(policies(), questions(), tmp_path_factory.mktemp("cyclonus")), strict=True))
 
 

@@ -65,7 +65,6 @@ class Question:
 
 @cache
 def rendered() -> dict[str, list[Object]]:
-    """Objects of dev and prod, which live on one data plane."""
     tree = load(ROOT / "stacks/inference.yaml").tree
     gpus = next(plane["gpus"] for plane in tree["dataPlanes"] if plane["name"] == "east")
     tree["dataPlanes"] = [{"name": "one", "environments": [*ENVIRONMENTS], "gpus": [{**gpus[0], "nodes": 9}]}]
@@ -80,7 +79,6 @@ def rendered() -> dict[str, list[Object]]:
 
 @cache
 def policies() -> list[Object]:
-    """The NetworkPolicies of both environments."""
     return [item for objects in rendered().values() for item in of_kind(objects, "NetworkPolicy")]
 
 

@@ -1,5 +1,3 @@
-"""One node with three environments, which all tests share."""
-
 import json
 from collections.abc import Generator, Iterator, Mapping
 from functools import cache

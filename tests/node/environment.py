@@ -40,8 +40,6 @@ print(json.dumps([answer.status, answer.headers.get_content_type(), answer.read(
 
 @dataclass(frozen=True)
 class Event:
-    """An event that a stand-in logged, and its time."""
-
     at: datetime
     name: str
     details: Mapping[str, Any]
@@ -74,7 +72,6 @@ class Log:
         return [event.name for event in self.events()]
 
     def wait(self, name: str, seconds: float = PATIENCE) -> Event:
-        """Wait for the first event of a name, and return it."""
         return until(
             f"{name} in the log", lambda: next((event for event in self.events() if event.name == name), None), seconds
         )
@@ -120,7 +117,6 @@ class Environment:
         return self.machine.kubectl(f"--namespace={self.namespace}", *arguments, **settings).stdout
 
     def wait_until_ready(self) -> None:
-        """Wait until every workload is as declared, and has all its pods."""
         until(f"{self.namespace} to be ready", self._is_ready)
 
     def _is_ready(self) -> bool:
@@ -144,7 +140,6 @@ class Environment:
         return found
 
     def run(self, pod: str, container: str, *command: str, check: bool = True) -> str:
-        """Run a command in a container, and return its output and errors."""
         words = ["exec", pod, f"--container={container}", "--", *command]
         done = self.machine.kubectl(f"--namespace={self.namespace}", *words, check=check)
         return done.stdout + done.stderr
@@ -153,7 +148,6 @@ class Environment:
         return self.run(pod, container, "wget", "-q", "-O-", "--post-data={}", url, check=check)
 
     def request(self, pod: str, container: str, url: str, *headers: str, method: str = "GET") -> tuple[int, str, str]:
-        """Send a request from one of the project's containers, and return status, type and body."""
         status, kind, body = json.loads(self.run(pod, container, "python", "-c", ASK, url, method, *headers))
         return status, kind, body
 

@@ -51,8 +51,6 @@ BUILD_SECONDS = 10 * 60
 
 @dataclass(frozen=True)
 class Product:
-    """A part of the project with an image."""
-
     image: str
     folder: str
     package: str
@@ -198,8 +196,6 @@ def built_image(product: Product) -> Path:
 
 @dataclass(frozen=True)
 class Contents:
-    """The contents of an archive with one image."""
-
     names: list[str]
     configuration: dict[str, Any]
     added: dict[str, tarfile.TarInfo]  # The regular files of its last layer, by path.

@@ -68,7 +68,6 @@ class Machine(LocalCluster):
 
     @property
     def root(self) -> Path:
-        """The directory of all files of the node."""
         return self.folder.parent
 
 

@@ -1,5 +1,3 @@
-"""The contents of the project's images."""
-
 import stat
 
 import pytest

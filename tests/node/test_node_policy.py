@@ -32,7 +32,6 @@ def python(kept: Environment, program: str, *arguments: str, check: bool = True)
 
 
 def request(kept: Environment, url: str, *headers: str, method: str = "GET") -> tuple[int, str]:
-    """Send a request from the policy's container, and return status and body."""
     status, _, body = kept.request(POD, CONTAINER, url, *headers, method=method)
     return status, body
 

@@ -1,5 +1,3 @@
-"""The proxy's image on a real kubelet: it starts, responds and stops as the components declare it."""
-
 import json
 import subprocess
 import sys
@@ -39,7 +37,6 @@ while ready:
 
 
 def request(proxied: Environment, path: str, *headers: str, method: str = "GET", port: int = 0) -> tuple[int, str, str]:
-    """Send a request to a proxy from its pod, and return status, type and body."""
     url = f"http://127.0.0.1:{port or proxy_process.HTTP_PORT}{path}"
     return proxied.request(proxied.proxy(), "proxy", url, *headers, method=method)
 

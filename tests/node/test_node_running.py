@@ -1,5 +1,3 @@
-"""Crashes, hangs and updates with a real kubelet and kube-proxy: what restarts, and what continues."""
-
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -109,7 +107,6 @@ def test_what_hangs_is_taken_out_of_the_names_and_started_again_after_its_grace_
 
 
 def changed(environment: Environment, kind: str, name: str, old: str = "", new: str = "") -> list[dict[str, Any]]:
-    """Return one object of the definition, optionally with a text replaced."""
     objects = environment.objects(old, new)
     return [item for item in objects if (item["kind"], item["metadata"]["name"]) == (kind, name)]
 

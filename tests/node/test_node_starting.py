@@ -1,5 +1,3 @@
-"""Pods on a real kubelet: start order, user, files, secret and DNS names."""
-
 import json
 from datetime import datetime
 from typing import Any

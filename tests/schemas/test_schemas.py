@@ -1,5 +1,3 @@
-"""The schemas must catch what a strict API server would refuse, and let everything else pass."""
-
 import copy
 from typing import Any
 
@@ -36,7 +34,6 @@ OBJECTS: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
 
 
 def made(kind: str, **more: Any) -> dict[str, Any]:
-    """An object with a name."""
     api, _, name = kind.partition(" ")
     return {"apiVersion": api, "kind": name, "metadata": {"name": "it", "namespace": "dev"}, **more}
 

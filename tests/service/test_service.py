@@ -1,5 +1,3 @@
-"""Common parts of processes in a pod: log, histograms of seconds, listeners, and the admin thread."""
-
 import asyncio
 import json
 import logging

@@ -1,5 +1,3 @@
-"""Error texts become one short line, without paths and tracebacks, whatever is in them."""
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,5 +1,3 @@
-"""`environments.json`: the places of models, the address of the proxy, and who may promote."""
-
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +29,10 @@ S3 = {"kind": "csi", "driver": "s3.csi.aws.com", "volumeHandle": "any"}
 
 
 def told(edits: dict[str, Any] | None = None) -> Environments:
-    """Return the environments of the base definition with some changed values."""
     return clients.environments(valid(edited_at(edits or {})))
 
 
 def plane(of: Environments, environment: str, name: str) -> Plane:
-    """One data plane of an environment."""
     (found,) = (item for item in of.environments if item.name == environment)
     return next(item for item in found.planes if item.name == name)
 
@@ -46,7 +42,6 @@ ALONE = {"environments/dev": GONE, "dataPlanes/lab": GONE, "environments/prod/da
 
 
 def location(edits: dict[str, Any], environment: str = "prod", name: str = "east") -> DatasetLocation:
-    """Return the location of the models of the base definition's server."""
     found = plane(told(edits), environment, name).servers[0].location
     assert isinstance(found, DatasetLocation)
     return found

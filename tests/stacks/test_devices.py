@@ -1,5 +1,3 @@
-"""Placements in numbers."""
-
 from typing import Any
 
 import pytest

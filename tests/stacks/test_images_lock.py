@@ -1,5 +1,3 @@
-"""`images.lock`: read strictly, written so that it can be read."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""Reading a definition file."""
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

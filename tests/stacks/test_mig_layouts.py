@@ -1,5 +1,3 @@
-"""How a data plane's GPUs are cut again: enough of each slice, by the nodes of one group."""
-
 from collections import Counter
 
 from hypothesis import given

@@ -1,5 +1,3 @@
-"""Overlays: how one part of a definition is laid over another, and where each value then stands."""
-
 import copy
 import json
 from collections.abc import Iterator
@@ -21,7 +19,6 @@ Path = tuple[str | int, ...]
 
 
 def merged(under: Any, over: Any) -> Any:
-    """One tree laid over another, both as they would be read."""
     document = parse(json.dumps({"under": under, "over": over}), FILE)
     parts = document.root.parts
     return Layers(document).merged(parts["under"], parts["over"]).value

@@ -1,5 +1,3 @@
-"""Messages of problems."""
-
 import pickle
 from typing import Any
 

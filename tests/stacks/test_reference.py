@@ -1,5 +1,3 @@
-"""The reference page and the schema for editors agree with the model."""
-
 import copy
 import re
 from collections.abc import Iterator
@@ -49,7 +47,6 @@ def edited(path: PATH, value: Any) -> dict[str, Any]:
 
 
 def checks(tree: dict[str, Any]) -> bool:
-    """Whether `tidegate check` would accept a definition."""
     try:
         validate(parse(yaml.safe_dump(tree, sort_keys=False), "test.yaml"), ImagesLock())
     except DefinitionError:

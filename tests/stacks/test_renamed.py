@@ -1,5 +1,3 @@
-"""Renamed items: objects keep their first name, and people read the current name."""
-
 import json
 import re
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Names are unique where Kubernetes wants them unique, and short enough."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""Messages for a definition that does not fit the model."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""From a file to a definition, or to everything that is wrong with it."""
-
 import json
 from typing import Any
 

@@ -107,7 +107,6 @@ def _reached_by_one(network: Tree, server: str | None, with_frontends: list[str]
 
 
 def guardrails() -> st.SearchStrategy[Tree]:
-    """Severities, waivers and a ceiling."""
     rule = st.sampled_from(sorted(BY_NAME))
     until = st.dates(min_value=date(2020, 1, 1)).map(date.isoformat)
     reason = st.just("It is “needed”: see {the} ticket's text.")

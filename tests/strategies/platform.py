@@ -1,5 +1,3 @@
-"""Strategies for the parts of a platform: datasets, servers, models, the proxy, the network."""
-
 import re
 from typing import Any
 
@@ -64,7 +62,6 @@ def datasets(name: str) -> st.SearchStrategy[Tree]:
 
 @st.composite
 def placements(draw: st.DrawFn) -> Tree:
-    """A placement of any kind."""
     product = draw(st.sampled_from(sorted(PRODUCTS)))
     profile = draw(st.sampled_from(PRODUCTS[product]))
     named = {"product": product} if draw(st.booleans()) else {}
@@ -125,7 +122,6 @@ TOLERATIONS = [
 
 
 def pools(name: str) -> st.SearchStrategy[Tree]:
-    """A pool."""
     always = {"loading": loadings(), "placement": placements(), "resources": resources(least_memory=4)}
     optional = {
         "sharedMemory": st.just("512Mi"),

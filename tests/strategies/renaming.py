@@ -1,5 +1,3 @@
-"""The same definition in other names: everything that can have a past gets one."""
-
 import copy
 from collections.abc import Callable
 

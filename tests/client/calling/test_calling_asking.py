@@ -1,5 +1,3 @@
-"""Retries of requests within their deadline, against a proxy with faults."""
-
 import json
 import threading
 import time

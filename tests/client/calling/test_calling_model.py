@@ -1,5 +1,3 @@
-"""A model's signature is cached until another version takes over."""
-
 import json
 import time
 from collections.abc import Iterator

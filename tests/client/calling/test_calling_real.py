@@ -1,5 +1,3 @@
-"""Calls of a real Triton through a real proxy."""
-
 from collections.abc import Iterator
 from pathlib import Path
 

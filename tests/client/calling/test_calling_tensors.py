@@ -34,7 +34,6 @@ def _texts(*each: bytes) -> Array:
 
 
 def answered(array: Array, before: bytes = b"") -> Reply:
-    """Return Triton's response with an array, packed by its own client's counterpart."""
     pieces, _ = pack({"OUT": array})
     head = json.loads(bytes(pieces[0]))["inputs"][0]
     message = {"model_name": "m", "model_version": "3", "outputs": [head]}
@@ -118,7 +117,6 @@ def test_values_that_json_does_not_have_are_refused(array: Array) -> None:
 
 
 def output(size: Any, shape: Any, kind: str = "FP32") -> bytes:
-    """Describe an output of so many bytes."""
     about = {"name": "a", "datatype": kind, "shape": shape, "parameters": {"binary_data_size": size}}
     return json.dumps({"outputs": [about]}).encode()
 

@@ -46,7 +46,6 @@ def environments(real_triton: Triton, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture
 def endpoint(environments: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Return the variables of a model endpoint in dev."""
     monkeypatch.setenv("DOMINO_INFERENCE_PROXY", environments["dev"])
     monkeypatch.setenv("TIDEGATE_API_KEY", environments["key"])
     return environments

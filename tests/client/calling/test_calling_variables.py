@@ -1,5 +1,3 @@
-"""Environment variables for the proxy and the credential: their order, renewal, and secrecy."""
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

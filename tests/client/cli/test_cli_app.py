@@ -1,5 +1,3 @@
-"""The command `tidegate`: help, version, exit codes, and errors as one message."""
-
 import os
 import re
 import subprocess

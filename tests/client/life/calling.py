@@ -1,5 +1,3 @@
-"""A client that calls a model all the time."""
-
 import threading
 import time
 from collections import Counter
@@ -14,8 +12,6 @@ PAUSE_SECONDS = 0.02
 
 
 class Caller:
-    """Calls a model in a thread until its block ends, and records which factor answered."""
-
     def __init__(
         self, client: ProxyClient, model: str, request: dict[str, Any] = REQUEST, *, comes_later: bool = False
     ) -> None:

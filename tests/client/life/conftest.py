@@ -33,28 +33,22 @@ QUICK = Tuning(failure_backoff_seconds=0.5)
 
 @dataclass
 class World:
-    """Dev and prod on this machine, and an MLflow server."""
-
     dev: local.LocalEnvironment
     prod: local.LocalEnvironment
 
     def context(self, wait_seconds: float = 60) -> Context:
-        """Return the context of operations, from the current environment variables."""
         return Context(environments.load(), Registry(), wait_seconds=wait_seconds)
 
     def client(self, of: local.LocalEnvironment) -> ProxyClient:
-        """Return a client of an environment."""
         return ProxyClient(of.url)
 
     def register(self, name: str, factor: int, folder: Path, expected: int | None = None, **more: str | int) -> int:
-        """Register an entry of a factor with its golden request. Return the version's number."""
         entry = write_entry(folder / str(factor) / name, factor, **more)  # type: ignore[arg-type]
         request = golden(expected or factor)
         return self.context().registry.register(entry, registered_by="anna", golden=request).number
 
 
 def model(name: str, server: str = local.PRELOAD, alias: str | None = "champion") -> Model:
-    """Return a model as in the definition, optionally with an alias."""
     return Model(name=name, server=server, pool=local.POOL, alias=alias)
 
 
@@ -77,7 +71,6 @@ def life(tmp_path: Path) -> Life:
 
 @pytest.fixture(scope="package")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Run everything, with the environment variables that a user would set."""
     folder = tmp_path_factory.mktemp("life")
     with ExitStack() as running, pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(("TIDEGATE_", "MLFLOW_", "DOMINO_"))]:

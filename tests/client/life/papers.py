@@ -106,7 +106,6 @@ class Answers:
     """A fake proxy of a Triton that has loaded the versions in the repository's configuration."""
 
     def __init__(self, repository: Any) -> None:
-        """Take the repository's directory, or its URL."""
         self.repository = repository
         self.killed = self.interrupted = False
         self.broken: dict[int, Iterator[TidegateError]] = {}

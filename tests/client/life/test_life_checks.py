@@ -126,7 +126,6 @@ def test_what_the_server_does_not_have_is_refused(tmp_path: Path, repository: Re
 
 
 def write_ensemble(folder: Path) -> Path:
-    """Write an ensemble of one step, scorer, and return its directory."""
     (folder / "1").mkdir(parents=True)
     (folder / "config.pbtxt").write_text(
         f"""name: "{MODEL}"

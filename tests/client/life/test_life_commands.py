@@ -12,8 +12,6 @@ from .test_life_target import MODEL, dataset, known, plane
 
 
 class Commands:
-    """The command line, with a fake registry."""
-
     def __init__(self, life: Life) -> None:
         self.life = life
         life.papers.register(1)

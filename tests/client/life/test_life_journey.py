@@ -1,5 +1,3 @@
-"""From a registration to production and back, with real parts and constant calls."""
-
 import time
 from pathlib import Path
 

@@ -31,7 +31,6 @@ def target(**model: Any) -> Target:
 
 
 def had(*versions: int) -> History:
-    """Return the history after these versions, one after the other."""
     return History(versions[-1] if versions else None, frozenset(versions))
 
 

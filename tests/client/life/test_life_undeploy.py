@@ -1,5 +1,3 @@
-"""`undeploy`: nothing serves the model afterwards, and a rollback restores it."""
-
 import errno
 import os
 from dataclasses import replace

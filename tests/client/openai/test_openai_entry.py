@@ -1,5 +1,3 @@
-"""Checks of a language model before its registration: complete, consistent, and without untrusted code."""
-
 import json
 import os
 import struct
@@ -265,8 +263,6 @@ def test_a_golden_request_that_cannot_be_compared_is_refused(
 
 
 class Engine(ProxyClient):
-    """Responds to every request in the format of OpenAI's API."""
-
     def __init__(self, answer: dict[str, Any]) -> None:
         super().__init__("http://nowhere.test", Credential())
         self.answer = answer
@@ -278,7 +274,6 @@ class Engine(ProxyClient):
 
 
 def judged(request_: dict[str, Any], outputs: dict[str, list[Any]], answer: dict[str, Any]) -> tuple[str, list[str]]:
-    """Return the call of a golden request, and the differences in its response."""
     engine = Engine(answer)
     found = KIND.ask(engine, "m", request_, version=3)
     [(call, body)] = engine.requested

@@ -48,8 +48,6 @@ Shares = dict[int, int]
 
 @dataclass
 class Tier:
-    """An environment: its repository, its engines, its proxy, and the definition's versions of the model `chat`."""
-
     name: str
     root: Path
     engines: Dynamo
@@ -99,8 +97,6 @@ class Tier:
 
 @dataclass
 class World:
-    """Two tiers and a command line."""
-
     root: Path
     dev: Tier
     prod: Tier
@@ -134,7 +130,6 @@ class World:
         return number
 
     def prepare(self, word: str, golden: str) -> Path:
-        """Return a directory with an entry of this word, and a golden request."""
         folder = self.root / word
         if not folder.exists():
             write_entry(folder / "chat", word, sharded=True)
@@ -143,13 +138,11 @@ class World:
         return folder
 
     def answer(self, tier: Tier, model: str = "chat") -> str | None:
-        """Call the model with OpenAI's own client."""
         client = openai.OpenAI(base_url=f"http://{tier.proxy.http}/v1", api_key=self.key, max_retries=3)
         output = client.chat.completions.create(model=model, messages=[{"role": "user", "content": "x"}], max_tokens=1)
         return output.choices[0].message.content
 
     def knows(self, tier: Tier, model: str) -> bool:
-        """Return whether a proxy has a model of this name."""
         try:
             self.answer(tier, model)
         except openai.NotFoundError:

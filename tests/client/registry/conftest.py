@@ -30,12 +30,10 @@ class World:
     folder: Path
 
     def registry(self, way: str = WAYS[0], uri: str | None = None) -> Registry:
-        """Open the registry with one kind of artifact access."""
         os.environ["MLFLOW_EXPERIMENT_NAME"] = way
         return Registry(uri or self.server.uri)
 
     def keys(self, part: str) -> list[str]:
-        """Return the keys of the objects in S3 that contain a text."""
         pages = self.store.client().get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
         return [item["Key"] for page in pages for item in page.get("Contents", []) if part in item["Key"]]
 

@@ -12,7 +12,6 @@ def program(number: int = 1) -> bytes:
 
 
 def entry(folder: Path, name: str, files: dict[str, bytes] | None = None) -> Path:
-    """Write an entry with a configuration and these files. Return its directory."""
     root = folder / name
     message = {"config.pbtxt": f'name: "{name}"\n{CONFIG}'.encode(), "1/model.py": program()} | (files or {})
     for path, content in message.items():

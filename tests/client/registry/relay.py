@@ -61,7 +61,6 @@ class Relay:
 
 @contextmanager
 def relay(behind: str) -> Iterator[Relay]:
-    """Run a relay in front of the server at an address until the block ends."""
     with upstream() as front:
         running = Relay(front, behind)
         front.behave = running.pass_on

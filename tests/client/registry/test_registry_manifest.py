@@ -1,5 +1,3 @@
-"""The manifest of an entry: every file with its digest, and refusals of what cannot be registered."""
-
 import hashlib
 import os
 import socket

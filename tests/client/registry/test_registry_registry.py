@@ -1,5 +1,3 @@
-"""Versions are registered completely and once, and are found again, for every kind of artifact access."""
-
 import json
 import os
 import subprocess

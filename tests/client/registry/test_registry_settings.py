@@ -1,5 +1,3 @@
-"""The environment of the process, such as a notebook's, is unchanged after every call."""
-
 import os
 from collections.abc import Callable
 from pathlib import Path

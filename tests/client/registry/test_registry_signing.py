@@ -27,7 +27,6 @@ def write_key(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey, file: Path, p
 
 
 def pair(folder: Path, name: str, password: str | None = None) -> tuple[Path, Path]:
-    """Write a private key and its public key."""
     key = ec.generate_private_key(ec.SECP256R1())
     public = folder / f"{name}.pub"
     form = serialization.PublicFormat.SubjectPublicKeyInfo

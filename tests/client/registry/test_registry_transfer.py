@@ -1,5 +1,3 @@
-"""Content that differs from the registered one never reaches its place on disk, and every failure has a remedy."""
-
 import errno
 import hashlib
 import json

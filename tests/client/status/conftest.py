@@ -1,5 +1,3 @@
-"""One environment as real processes, for the commands of a module's tests."""
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,8 +31,6 @@ PLAN = local.Plan("dev", ROUTED, idle_seconds=3600)
 
 @dataclass
 class Cli:
-    """The command line in this process, with the variables of an environment's caller."""
-
     environment: local.LocalEnvironment
     variables: dict[str, str]
 
@@ -45,7 +41,6 @@ class Cli:
         return done.stdout if code == 0 else done.output
 
     def json(self, *words: str, stdin: str | None = None) -> Any:
-        """Run a command, and return its JSON output."""
         return json.loads(self.run(*words, "--json", stdin=stdin))
 
 
@@ -71,7 +66,6 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[local.Loca
 
 @pytest.fixture
 def cli(environment: local.LocalEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """The command line with the key of an environment's caller."""
     variables = {
         "TIDEGATE_ENVIRONMENTS": str(local.environments_file(tmp_path, [environment])),
         "TIDEGATE_API_KEY": environment.keys["visitor"],

@@ -1,5 +1,3 @@
-"""Data planes whose proxies send the responses of a test."""
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path

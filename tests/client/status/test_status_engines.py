@@ -21,8 +21,6 @@ NAMES = "meta/llama-3.1-8b-instruct", "llama3:8b"  # further names of the model 
 
 
 def serving(name: str) -> Any:
-    """An engine that serves one model under this name."""
-
     def act(caller: Caller) -> None:
         answers = {"/v1/models": {"data": [{"id": name}]}, "/v1/completions": {"choices": [{"text": f"of {name}"}]}}
         caller.answer(json.dumps(answers.get(caller.request.path, {})).encode())

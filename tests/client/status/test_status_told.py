@@ -1,5 +1,3 @@
-"""Which proxies are queried, and what is shown for models that are not deployed."""
-
 import json
 import time
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""`tidegate top`: slices as bars, models as rows. A failed proxy does not hide others."""
-
 import io
 import json
 import re

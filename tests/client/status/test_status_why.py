@@ -1,5 +1,3 @@
-"""`tidegate why`: combines the responses of all proxies about one model."""
-
 import json
 from functools import partial
 from pathlib import Path

@@ -81,7 +81,6 @@ IMAGES: Final = (
 
 
 def digest(number: int) -> str:
-    """A digest that looks like one."""
     return f"sha256:{number:064x}"
 
 
@@ -114,7 +113,6 @@ class _OneValueALine(yaml.SafeDumper):
 
 
 def edit(tree: Any, path: list[str], value: Any) -> None:
-    """Change the value at a path of keys and names of items."""
     for step in path[:-1]:
         tree = _below(tree, step)
     step = path[-1]
@@ -171,7 +169,6 @@ def problems(text: str) -> list[Problem]:
 
 
 def only_problem(text: str) -> Problem:
-    """Return the only problem of a text."""
     found = problems(text)
     assert len(found) == 1, "\n".join(map(str, found)) or "nothing is wrong"
     return found[0]

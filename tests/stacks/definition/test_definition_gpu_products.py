@@ -1,5 +1,3 @@
-"""GPU products by node labels, and their MIG profiles."""
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 

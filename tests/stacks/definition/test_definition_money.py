@@ -1,5 +1,3 @@
-"""Cost of GPU devices."""
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

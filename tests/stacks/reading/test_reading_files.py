@@ -1,5 +1,3 @@
-"""Files that are no definition."""
-
 import os
 from pathlib import Path
 from unittest.mock import Mock

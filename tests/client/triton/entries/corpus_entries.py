@@ -193,7 +193,6 @@ def found(repository: Path, name: str, models: Mapping[str, ModelConfig]) -> lis
 
 
 def described(repository: Path) -> str:
-    """Return the text of all findings."""
     parts = []
     models = configs(repository)
     for kind in KINDS:

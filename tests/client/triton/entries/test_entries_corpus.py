@@ -1,5 +1,3 @@
-"""A real Triton and our checks agree about every entry of the corpus."""
-
 import re
 import shutil
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""Reading of entries: invalid parts are findings, and no links are followed."""
-
 import os
 from pathlib import Path
 

@@ -103,7 +103,6 @@ def _others(field: Any, value: Any) -> list[Any]:
 
 
 def mutated(config: str) -> Iterator[tuple[str, str]]:
-    """Yield each configuration with one field changed, and the name of the field."""
     for number, (_, _, _, values) in enumerate(mutations(parse_config(config))):
         for value in values:
             made = parse_config(config)

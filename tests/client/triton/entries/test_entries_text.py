@@ -1,5 +1,3 @@
-"""Parsing of config.pbtxt: completely or not at all, and every problem has its line."""
-
 import time
 
 import pytest

@@ -1,5 +1,3 @@
-"""Columns of a table are matched by name with those of the training, in any order."""
-
 from pathlib import Path
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""scikit-learn models give the same answers as ONNX, or no entry is created."""
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +21,6 @@ def config(entry: Path) -> ModelConfig:
 
 
 def answers_its_golden_request(entry: Path) -> bool:
-    """Run the entry's model with ONNX Runtime and its golden request."""
     golden = read_golden((entry / "golden.json").read_bytes(), "golden.json")
     types = {"FP32": numpy.float32, "INT64": numpy.int64, "BYTES": object}
     inputs = {

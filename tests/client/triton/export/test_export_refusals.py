@@ -1,5 +1,3 @@
-"""Refused exports: one message, an exit code, and nothing left behind."""
-
 import pickle
 import sys
 from collections.abc import Callable

@@ -89,14 +89,12 @@ def config(of: Entry, owner: int, served: Sequence[int], **aliases: int) -> str:
 
 @contextmanager
 def changing(where: Path | str, model: str = "m") -> Iterator[Repository]:
-    """Open a repository, and lock a model."""
     repository = open_repository(where)
     with repository.lock(model, "a test"):
         yield repository
 
 
 def publish(where: Path | str, of: Entry, number: int, served: Sequence[int] = (), **aliases: int) -> bool:
-    """Do what a deployment does with the repository."""
     with changing(where, of.model) as repository:
         staged = repository.staging(of.model, number)
         of.write(staged)

@@ -1,5 +1,3 @@
-"""A real Triton that polls a repository, and a client that calls it all the time."""
-
 import shutil
 import time
 from collections.abc import Iterator
@@ -90,8 +88,6 @@ class Polling:
 
 @dataclass
 class Caller:
-    """A client that calls one version all the time."""
-
     polling: Polling
     model: str
     version: int

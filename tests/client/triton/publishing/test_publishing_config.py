@@ -1,5 +1,3 @@
-"""The published configuration: the owner's, with the served versions and the aliases. Its text is deterministic."""
-
 import pytest
 from google.protobuf import text_format
 from hypothesis import given

@@ -68,7 +68,6 @@ QUICK = (a_new_model, a_second_version)
 
 @pytest.fixture
 def begun(tmp_path: Path, work: Work) -> Path:
-    """The dataset before the work."""
     (tmp_path / "before" / "models").mkdir(parents=True)
     for earlier in LIFE[: LIFE.index(work)]:
         earlier(tmp_path / "before" / "models")

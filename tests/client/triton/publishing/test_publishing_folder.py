@@ -1,5 +1,3 @@
-"""A repository in a directory that others can write to: versions appear atomically, and no link is followed."""
-
 import os
 import shutil
 import time

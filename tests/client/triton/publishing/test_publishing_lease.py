@@ -1,5 +1,3 @@
-"""One publisher at a time: processes that race, a holder that dies, and one that was stopped for long."""
-
 import os
 import signal
 import time

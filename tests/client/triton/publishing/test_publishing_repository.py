@@ -1,5 +1,3 @@
-"""Every repository, in a directory and in a real S3: versions appear and disappear completely, and never change."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""How a real Triton in poll mode treats published versions, while clients call it all the time."""
-
 from collections.abc import Iterator
 
 import pytest
@@ -26,7 +24,6 @@ def write_config(real: Polling, of: Entry, owner: int, served: list[int], **alia
 
 
 def without_labels(of: Entry) -> Entry:
-    """Return an entry with an ordinary configuration and no other files."""
     files = {path: content for path, content in of.files.items() if path.startswith("1/")}
     text = of.files["config.pbtxt"].replace(b'label_filename: "labels.txt"', b"")
     return Entry(files | {"config.pbtxt": text}, of.model)

@@ -6,8 +6,6 @@ import triton_python_backend_utils as triton
 
 
 class TritonPythonModel:
-    """Required by Triton's Python backend."""
-
     def execute(self, requests: list[Any]) -> list[Any]:
         answers = []
         for request in requests:

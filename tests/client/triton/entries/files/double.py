@@ -6,8 +6,6 @@ import triton_python_backend_utils as pb_utils
 
 
 class TritonPythonModel:
-    """Required by the Python backend."""
-
     def initialize(self, args: dict[str, str]) -> None:
         self.output = json.loads(args["model_config"])["output"][0]
         self.kind = pb_utils.triton_string_to_numpy(self.output["data_type"])

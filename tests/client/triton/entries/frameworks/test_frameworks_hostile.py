@@ -1,5 +1,3 @@
-"""Damaged or malicious files: readers return a result or raise an error with a message."""
-
 import re
 import tempfile
 import tracemalloc

@@ -1,5 +1,3 @@
-"""Files of each framework: written by its own library, changed, and broken."""
-
 import json
 import os
 import shutil

@@ -10,8 +10,6 @@ import triton_python_backend_utils as utils
 
 
 class TritonPythonModel:
-    """One model, by the names of its tensors."""
-
     def initialize(self, args: dict[str, str]) -> None:
         """Load the model. The parameter `packages` has the path of ONNX Runtime."""
         sys.path.append(json.loads(args["model_config"])["parameters"]["packages"]["string_value"])

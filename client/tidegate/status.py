@@ -68,8 +68,7 @@ class KnownProxy:
 
 
 def proxies(name: str | None = None, plane: str | None = None, url: str | None = None) -> list[KnownProxy]:
-    """Return the proxy at `url`, or those of an environment, or those of all known environments. Raises UsageError,
-    NotFoundError."""
+    """Return the proxy at `url`, or an environment's, or all known. Raises UsageError, NotFoundError."""
     if url is not None:
         if name is not None or plane is not None:
             raise UsageError("an environment or data plane cannot be combined with a proxy's address: remove one")

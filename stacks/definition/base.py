@@ -280,8 +280,7 @@ LEAST_BYTES = 2**20
 
 @functools.lru_cache(maxsize=4096)
 def quantity_value(quantity: str) -> Decimal:
-    """Return a Kubernetes quantity in its base unit (cores or bytes): `500m` is 0.5, `1Ki` is 1024. Raises ValueError
-    if it is not valid."""
+    """Return a Kubernetes quantity in cores or bytes: `500m` is 0.5, `1Ki` is 1024. Raises ValueError."""
     match = _QUANTITY.fullmatch(quantity)
     if match is None:
         near = _QUANTITY.fullmatch(re.sub(r"\s|B(ytes?)?$", "", quantity))

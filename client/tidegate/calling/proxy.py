@@ -183,8 +183,7 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
     def statistics(
         self, model: str, *, server: str | None = None, version: Version = None, deadline: float | None = None
     ) -> list[dict[str, Any]]:
-        """Return `model_stats` of Triton's statistics extension for each version that one replica of each pool has
-        loaded. Loads nothing."""
+        """Return `model_stats` of Triton's extension, by loaded version at a replica of each pool. Loads nothing."""
         path = model_path(server, model, version, "/stats")
         found = self._json(path, deadline).get("model_stats")
         if not isinstance(found, list) or not all(isinstance(each, dict) and "name" in each for each in found):

@@ -69,8 +69,7 @@ def before(records: Iterable[Record], environment: str, number: int) -> int | No
 
 
 def served_hours(records: Sequence[Record], environment: str, number: int, now: datetime) -> float:
-    """Return the total hours in which the environment has had the version. With several data planes, it is the lowest
-    of their totals."""
+    """Return the hours in which the environment has had the version: the fewest of its data planes."""
     planes = {each.plane for each in of_environment(records, environment) if each.version == number}
     totals = dict.fromkeys(planes, timedelta())
     for plane in planes:

@@ -121,8 +121,7 @@ def _allows_all(budget: Mapping[str, Any], replicas: int) -> bool:
 
 
 def _least_replicas(environment: Environment, pod: Pod) -> int:
-    """Return the number of replicas, or the minimum that an autoscaler keeps, which can be 0. The default of Kubernetes
-    is 1."""
+    """Return the replicas, or the minimum of an autoscaler, which can be 0. Kubernetes defaults to 1."""
     for item in environment.autoscalers(pod):
         return number(at(item, "spec", "minReplicas") or at(item, "spec", "minReplicaCount")) or 0
     replicas = number(at(pod.maker, "spec", "replicas"))

@@ -192,10 +192,8 @@ def unserved(context: Context, environment: str, model: str | None = None) -> li
 
 
 def prune(context: Context, environment: str, shown: Sequence[Unserved]) -> list[Unserved]:
-    """Remove those of the shown versions that are still not served, and return them.
-
-    The caller needs the permission to deploy. Raises TidegateError: BusyError if a configuration changed recently.
-    """
+    """Remove those of the shown versions that are still not served, and return them. The caller needs the permission to
+    deploy. Raises TidegateError: BusyError if a configuration changed recently."""
     of = context.environment(environment)
     removed = []
     for name in sorted({each.model for each in shown}):

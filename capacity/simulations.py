@@ -113,8 +113,6 @@ def simulations(trace: Trace) -> Iterator[Run]:
         raise CommandError("A process of the simulation was killed. Check that there is enough memory.") from None
 
 
-# ---- in a worker process ----
-
 _TRACES: list[Trace] = []
 
 

@@ -17,10 +17,8 @@ def arguments(owner: Model) -> tuple[Key, ...]:
 
 
 def default_of(argument: Key) -> Any:
-    """Return the default of an argument, or None if it is required or has none.
-
-    The default of a class of arguments is a mapping with its tag, if it is one of several classes.
-    """
+    """Return the default of an argument, or None if it is required or has none. The default of a class of arguments is
+    a mapping with its tag, if it is one of several classes."""
     if argument.field.is_required():
         return None
     default = argument.field.get_default(call_default_factory=True)

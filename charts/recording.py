@@ -111,10 +111,8 @@ class Opened:
 
 @dataclass
 class Recording:
-    """Marks by number, the open guards, and the required named templates.
-
-    `components.values.RECORDER` holds it, and the helpers that compose values call it.
-    """
+    """Marks by number, the open guards, and the required named templates. `components.values.RECORDER` holds it, and
+    the helpers that compose values call it."""
 
     marks: list[Value | Guard | Spread | File] = field(default_factory=list)
     opened: list[Opened] = field(default_factory=list)
@@ -242,10 +240,8 @@ class Recording:
         return self.named(".".join(["tidegate.any", *words]), text)
 
     def named(self, name: str, text: str) -> str:
-        """Return the expression that includes a named template with the variables that it uses.
-
-        If one name has several texts, later ones get a number: each kind of server writes another `eviction.json`.
-        """
+        """Return the expression that includes a named template with the variables that it uses. If one name has several
+        texts, later ones get a number: each kind of server writes another `eviction.json`."""
         bound = re.findall(r"range \$(\w+) :=", text)
         free = sorted(set(re.findall(r"\$([a-z]\w*)", text)) - set(bound))
         whole = "\n".join([*(f"{{{{- ${variable} := .{variable} }}}}" for variable in free), text])

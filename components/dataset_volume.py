@@ -15,10 +15,8 @@ _REQUEST = "1Mi"
 
 
 class DatasetVolume(pulumi.ComponentResource):
-    """A PersistentVolume and its claim, bound to each other.
-
-    Both are protected, and Pulumi keeps them when it destroys the stack, because the volume holds models.
-    """
+    """A PersistentVolume and its claim, bound to each other. Both are protected, and Pulumi keeps them when it destroys
+    the stack, because the volume holds models."""
 
     def __init__(
         self, name: str, args: DatasetVolumeArgs, naming: Naming, opts: pulumi.ResourceOptions | None = None

@@ -43,9 +43,7 @@ def evaluate(program: Callable[[], object]) -> list[KubernetesObject]:
 
 def declared(program: Callable[[], object], *, with_outputs: bool = True) -> list[tuple[str, str, KubernetesObject]]:
     """Return the Pulumi type, the name and the object of each Kubernetes resource that a program declares, unordered.
-
-    Without outputs, resources do not return their inputs as outputs, and the inputs need not have the SDK's types.
-    """
+    Without outputs, resources do not return their inputs as outputs, and the inputs need not have the SDK's types."""
     recorder = _Recorder(with_outputs=with_outputs)
     with _event_loops(), _few_collections(), _no_places():
         set_mocks(recorder, preview=False)

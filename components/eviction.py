@@ -67,10 +67,8 @@ def settings_map(
     repository: str | None,
     grpc_tls: bool,
 ) -> k8s.core.v1.ConfigMap | None:
-    """Declare the ConfigMap with the policy's settings, if the pool loads on demand.
-
-    `repository` is the server's model repository: a directory or a URL.
-    """
+    """Declare the ConfigMap with the policy's settings, if the pool loads on demand. `repository` is the server's model
+    repository: a directory or a URL."""
     return of_kind(
         pool.args.loading,
         OnDemand,
@@ -93,11 +91,8 @@ def lease_ports(pool: PoolContext) -> list[k8s.core.v1.ServicePortArgs] | None:
 
 
 def policy_volumes(pool: PoolContext) -> list[k8s.core.v1.VolumeArgs] | None:
-    """Return the policy's volumes.
-
-    The server also mounts `control`, from which it reads its secret, and the volume of staged files if there is one.
-    Only the policy mounts the token for the Kubernetes API.
-    """
+    """Return the policy's volumes. The server also mounts `control`, from which it reads its secret, and the volume of
+    staged files if there is one. Only the policy mounts the token for the Kubernetes API."""
     return of_kind(
         pool.args.loading,
         OnDemand,

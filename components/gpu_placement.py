@@ -63,10 +63,8 @@ class GpuPlacement(pulumi.ComponentResource):
         self.register_outputs({})
 
     def node_selector(self, more: Labels) -> dict[str, Any] | None:
-        """Return the labels that the node must have: those of the device, and more.
-
-        A claim needs none, because its own selectors choose the device. GPU Feature Discovery may not run.
-        """
+        """Return the labels that the node must have: those of the device, and more. A claim needs none, because its own
+        selectors choose the device. GPU Feature Discovery may not run."""
         args = self._args
         return merged(
             more,

@@ -24,11 +24,8 @@ def container_resources(
     claims: Sequence[Any] | None = None,
     memory: Input[str] | None = None,
 ) -> k8s.core.v1.ResourceRequirementsArgs:
-    """Return requests and limits.
-
-    `scratch` is the limit of writes to the node's disk, including the log. `devices` are extended resources, which go
-    into the limits. `memory` replaces the memory of `wanted`.
-    """
+    """Return requests and limits. `scratch` is the limit of writes to the node's disk, including the log. `devices` are
+    extended resources, which go into the limits. `memory` replaces the memory of `wanted`."""
     held = {"memory": wanted.memory if memory is None else memory, "ephemeral-storage": scratch}
     return k8s.core.v1.ResourceRequirementsArgs(
         requests={"cpu": wanted.cpu, **held},
@@ -50,10 +47,8 @@ def toleration(taint: Toleration) -> k8s.core.v1.TolerationArgs:
 
 
 def pod_spec(account: Input[str], file_group: Input[int] | None = None, **more: Any) -> k8s.core.v1.PodSpecArgs:
-    """Return a pod spec that meets its part of Pod Security "restricted" and has no token.
-
-    `more` is added to the spec. Kubernetes gives `file_group` write access to volumes.
-    """
+    """Return a pod spec that meets its part of Pod Security "restricted" and has no token. `more` is added to the spec.
+    Kubernetes gives `file_group` write access to volumes."""
     return k8s.core.v1.PodSpecArgs(
         service_account_name=account,
         automount_service_account_token=False,
@@ -77,10 +72,8 @@ def container(
     env: list[k8s.core.v1.EnvVarArgs] | None = None,
     **more: Any,
 ) -> k8s.core.v1.ContainerArgs:
-    """Return a container that meets its part of "restricted", with named TCP ports and a read-only root.
-
-    `env` are its variables in addition to those of every pod.
-    """
+    """Return a container that meets its part of "restricted", with named TCP ports and a read-only root. `env` are its
+    variables in addition to those of every pod."""
     named = [
         k8s.core.v1.ContainerPortArgs(name=name, container_port=port, protocol="TCP")
         for name, port in (ports or {}).items()
@@ -144,10 +137,8 @@ Tidegate has no TLS behind a Gateway. GKE's Ingress reads an annotation, which `
 def service_port(
     name: Input[str], port: Input[int], target: str | int, app_protocol: Input[str] | None = None
 ) -> k8s.core.v1.ServicePortArgs:
-    """Return a Service's TCP port for a container port, by name or number.
-
-    Istio reads `app_protocol`. Without it Istio assumes that a port named grpc has no TLS.
-    """
+    """Return a Service's TCP port for a container port, by name or number. Istio reads `app_protocol`. Without it Istio
+    assumes that a port named grpc has no TLS."""
     return k8s.core.v1.ServicePortArgs(
         name=name, port=port, target_port=target, protocol="TCP", app_protocol=app_protocol
     )

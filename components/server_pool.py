@@ -28,11 +28,8 @@ def pod_spec(
     file_group: int | None = None,
     **more: Any,
 ) -> k8s.core.v1.PodSpecArgs:
-    """Return the spec of a pool's pods.
-
-    Requests in flight have `exit_seconds` to end. The pods have `volumes`, /dev/shm, /tmp, and the repository if it is
-    a volume. `more` is added to the spec.
-    """
+    """Return the spec of a pool's pods. Requests in flight have `exit_seconds` to end. The pods have `volumes`,
+    /dev/shm, /tmp, and the repository if it is a volume. `more` is added to the spec."""
     args, server = pool.args, pool.server
     return pods.pod_spec(
         service_account(server.kind, server.name),

@@ -210,10 +210,8 @@ def merged(*parts: Any) -> dict[str, Any] | None:
 
 
 def json_text(tree: Any) -> str:
-    """Return a tree as JSON text for a file, with sorted keys, an indent of two, and without None.
-
-    The text is the same as Go's, so that the chart's templates produce it too.
-    """
+    """Return a tree as JSON text for a file, with sorted keys, an indent of two, and without None. The text is the same
+    as Go's, so that the chart's templates produce it too."""
     if (recorder := RECORDER.get()) is not None:
         return cast("str", recorder.json_text(tree))
     text = json.dumps(_exact(tree), sort_keys=True, ensure_ascii=False, indent=2)

@@ -57,10 +57,8 @@ def install(requirements: Path, venv: Path) -> None:
 
 
 def link(venv: Path, requirements: Path) -> None:
-    """Link .venv in the working directory to the environment, for `pulumi` (Pulumi.yaml) and for people.
-
-    A link to the test environment stays, because that contains the other one. A directory that you made stays too.
-    """
+    """Link .venv in the working directory to the environment, for `pulumi` (Pulumi.yaml) and for people. A link to the
+    test environment stays, because that contains the other one. A directory that you made stays too."""
     place = Path.cwd() / ".venv"
     if place.exists() and not (place.is_symlink() and requirements.stem == "test"):
         return

@@ -95,9 +95,6 @@ def _engine(request: Request, stacks: Sequence[Stack], context: str) -> Engine:
         raise CommandError("\n".join(lines), NO_ENGINE) from None
 
 
-# ---- down ----
-
-
 def take_down(request: Request, outcome: ExitStatus, *, sure: bool = False) -> None:
     """Remove stacks. For those of production, `sure` must be true."""
     definition = read_definition(request.definition)

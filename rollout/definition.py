@@ -47,9 +47,6 @@ def check_definition(path: Path, seen: CommandReport) -> None:
             print(text)
 
 
-# ---- pin ----
-
-
 def pin_images(path: Path, insecure: bool, plane: str | None, outcome: ExitStatus) -> None:
     """Query the digest of every image of every stack, and write the lock file if all of them were found."""
     definition = validate(load(path), ImagesLock())  # ignores the present lock file, which may be wrong

@@ -117,8 +117,6 @@ def _path() -> str:
         raise CommandError(f"kubectl is needed to query a cluster:\n{error}") from None
 
 
-# ---- error texts of API servers, and their explanations: which object, which rule, what to do ----
-
 _PROVIDERS = {
     "monitoring.coreos.com": "the Prometheus operator",
     "gateway.networking.k8s.io": "Gateway API",

@@ -145,9 +145,6 @@ def _write(path: Path, text: str) -> None:
     write_atomically(path, text)
 
 
-# ---- the two sides of a comparison ----
-
-
 def with_revision(base: str, definition: Definition, path: Path, only: str | None) -> tuple[list[Rendered], Comparison]:
     """Return the rendered definition, and its comparison with the rendering of a git revision."""
     stacks = chosen_stacks(definition, only)

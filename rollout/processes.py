@@ -80,7 +80,6 @@ def lives(process: int) -> bool:
     return True
 
 
-# ---- whether a process has ended ----
 #
 # A host name and a process id do not identify a process, because containers repeat both. A locked file in the machine's
 # temporary directory does. The system unlocks it when the last process that has it open ends.

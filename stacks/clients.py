@@ -46,11 +46,8 @@ def environments_text(definition: Definition) -> str:
 
 
 def proxy_url(stack: Stack) -> str:
-    """Return the address of a stack's proxy for clients.
-
-    Behind an Ingress or a Gateway it is always https, because clients send credentials. Otherwise it is the Service,
-    which only pods of the cluster can reach.
-    """
+    """Return the address of a stack's proxy for clients. Behind an Ingress or a Gateway it is always https, because
+    clients send credentials. Otherwise it is the Service, which only pods of the cluster can reach."""
     proxy = stack.platform.proxy
     if isinstance(proxy.exposure, IngressExposure | HttpRouteExposure):
         return f"https://{proxy.exposure.host}{proxy.exposure.path.rstrip('/')}"
@@ -135,11 +132,8 @@ def _model(stack: Stack, model: Model) -> facts.ModelFacts:
 
 
 def _volume(stack: Stack, dataset: Dataset) -> str:
-    """Return a name of the volume and the place of a dataset's root.
-
-    One place can have two names, because drivers name volumes freely. Clients then publish to it twice, which is
-    harmless. Two places never have the same name.
-    """
+    """Return a name of the volume and the place of a dataset's root. One place can have two names, because drivers name
+    volumes freely. Clients then publish to it twice, which is harmless. Two places never have the same name."""
     volume = ":".join(stack.volume(dataset))
     match dataset:
         case EfsDataset(access_point_id=str() as point):

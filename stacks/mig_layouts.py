@@ -18,10 +18,8 @@ _WHOLE = Device("gpu")
 
 
 def layout(gpus: Sequence[GpuNodes], requested: Requested) -> tuple[GpuNodes, list[Cut]] | None:
-    """Return a group of nodes, and the cuts of some of its nodes, to provide the devices that other groups lack.
-
-    An empty cut is a whole GPU. The result is None if no group suffices.
-    """
+    """Return a group of nodes, and the cuts of some of its nodes, to provide the devices that other groups lack. An
+    empty cut is a whole GPU. The result is None if no group suffices."""
     for group in gpus:
         product = gpu_product(group.product)
         needed = _needed(gpus, requested, group)

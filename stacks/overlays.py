@@ -25,10 +25,8 @@ TAGS = ("kind", "mode", "cloud", "engine")
 
 @dataclass
 class Layers:
-    """Merges parts of a document, and collects their probable mistakes.
-
-    Each value of the result has the position of the uppermost layer that sets it, even if it sets null.
-    """
+    """Merges parts of a document, and collects their probable mistakes. Each value of the result has the position of
+    the uppermost layer that sets it, even if it sets null."""
 
     document: Document
     vain_removals: list[Problem] = field(default_factory=list)  # Items with `remove: true` that no layer has.

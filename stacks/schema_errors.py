@@ -43,10 +43,8 @@ _NUMBER = {"int_type": r"[-+]?[0-9]{1,30}", "float_type": r"[-+]?[0-9]{1,30}(\.[
 def problems_from(
     error: ValidationError, document: Document, model: type[BaseModel], base: Sequence[str | int] = ()
 ) -> list[Problem]:
-    """Return a problem for each error that `model` finds in `document`, in the order of the file.
-
-    `base` is the path of the validated part if it is not the whole document.
-    """
+    """Return a problem for each error that `model` finds in `document`, in the order of the file. `base` is the path of
+    the validated part if it is not the whole document."""
     errors = [details for details in error.errors(include_url=False) if not _is_echo(details)]
     mistakes = _explained([_Mistake(details, model, tuple(base), document) for details in errors])
     return in_order(dict.fromkeys(each.problem() for each in mistakes))

@@ -91,10 +91,8 @@ def _once(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def _of_stacks(definition: Definition) -> Iterator[Problem]:
-    """Yield the problems of stacks. Problems of several stacks that differ only in names and places are one problem.
-
-    A problem of the common part names its stacks if not all have it.
-    """
+    """Yield the problems of stacks. Problems of several stacks that differ only in names and places are one problem. A
+    problem of the common part names its stacks if not all have it."""
     found: dict[Problem, dict[Problem, list[Stack]]] = {}
     for stack in definition.stacks:
         names = re.compile(f'"({stack.environment.name}|{stack.data_plane.name})"')
@@ -220,10 +218,8 @@ def _header_tree(document: Document) -> dict[str, Any]:
 
 
 def _unknown_keys(document: Document) -> Iterator[Problem]:
-    """Report unknown keys of the common part, of environments and of data planes.
-
-    Also report unknown keys below them whose value is null: merging removes them before the form is checked.
-    """
+    """Report unknown keys of the common part, of environments and of data planes. Also report unknown keys below them
+    whose value is null: merging removes them before the form is checked."""
     yield from _unknown(document, document.tree, (), (Header, Platform))
     for section, model in OVERLAID.items():
         items = document.tree.get(section)

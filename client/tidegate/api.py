@@ -39,11 +39,8 @@ class Tidegate(AbstractContextManager["Tidegate"]):
         tell: Callable[[str], None] = lambda _text: None,
         progress: Progress = silent,
     ) -> None:
-        """Open no connection yet.
-
-        With `public_key`, only versions signed with its private key are deployed. `tell` is called with a text for
-        each step, `progress` for each transfer.
-        """
+        """Open no connection yet. With `public_key`, only versions signed with its private key are deployed. `tell` is
+        called with a text for each step, `progress` for each transfer."""
         self._public_key, self._wait_seconds = public_key, wait_seconds
         self._tell, self._progress = tell, progress
 

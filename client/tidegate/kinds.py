@@ -26,10 +26,8 @@ def kind_of_server(name: str, server: str) -> ServerKind:
 
 
 def kind_of_entry(folder: Path) -> ServerKind:
-    """Return the kind of an entry, or of the entries in a directory. Triton if no kind recognises it.
-
-    Raises UsageError if the directory is missing or empty.
-    """
+    """Return the kind of an entry, or of the entries in a directory. Triton if no kind recognises it. Raises UsageError
+    if the directory is missing or empty."""
     if not folder.is_dir():
         what = "this is a file" if folder.exists() else "the directory does not exist"
     elif any(folder.iterdir()):

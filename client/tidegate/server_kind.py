@@ -33,18 +33,14 @@ class ServerKind(Protocol):
         self, folder: Path, name: str | None = None, *, trusted: bool = False, **has: Unpack[ServerHas]
     ) -> list[Finding]:
         """Return the reasons why a server could not serve an entry as the model `name`, and likely mistakes in it.
-
-        `trusted` accepts code that the entry does not need. Raises UsageError.
-        """
+        `trusted` accepts code that the entry does not need. Raises UsageError."""
 
     def check_golden(self, folder: Path, golden: "Golden", where: str) -> None:
         """Check that an entry can receive a golden request with a comparable response. Raises UsageError."""
 
     def ask(self, proxy: "ProxyClient", model: str, request: Mapping[str, Any], **about: Any) -> Mapping[str, Any]:
         """Send a golden request to a version, and return the response in the form that `Golden.differences` takes.
-
-        `about` has `server`, `version` and `deadline`. Raises TidegateError.
-        """
+        `about` has `server`, `version` and `deadline`. Raises TidegateError."""
 
     @property
     def configs(self) -> Configs:
@@ -53,10 +49,8 @@ class ServerKind(Protocol):
     def check_staged(
         self, staged: Path, model: str, repository: Repository, *, bring: Callable[[str], str], **has: Unpack[ServerHas]
     ) -> list[Finding]:
-        """Check a fetched entry together with the models in the repository.
-
-        `bring` returns the command that deploys another model there.
-        """
+        """Check a fetched entry together with the models in the repository. `bring` returns the command that deploys
+        another model there."""
 
     def check_backend(
         self, model: str, entry_config: str, files: Collection[StoredFile], backends: Collection[str] | None

@@ -37,10 +37,8 @@ class KnownProxy:
         return {} if self.facts is None else {(each.server, each.name): each for each in self.facts.models}
 
     def traffic(self, server: str, model: str, config: Mapping[str, Any]) -> str:
-        """Describe which version of a model answers. Empty if unknown.
-
-        `config` is the model's configuration, if available. It has the aliases' versions.
-        """
+        """Describe which version of a model answers. Empty if unknown. `config` is the model's configuration, if
+        available. It has the aliases' versions."""
         if (facts := self.models.get((server, model))) is None:
             return ""
         if facts.versions:
@@ -70,10 +68,7 @@ class KnownProxy:
 
 
 def proxies(name: str | None = None, plane: str | None = None, url: str | None = None) -> list[KnownProxy]:
-    """Return the proxy at `url`, or those of an environment, or those of all known environments.
-
-    Raises UsageError, NotFoundError.
-    """
+    """Return the proxy at `url`, or an environment's, or all known. Raises UsageError, NotFoundError."""
     if url is not None:
         if name is not None or plane is not None:
             raise UsageError("an environment or data plane cannot be combined with a proxy's address: remove one")
@@ -169,11 +164,8 @@ Query = Callable[[KnownProxy, ProxyClient], dict[str, Any]]
 def _query_each(
     known: Sequence[KnownProxy], seconds: float, kind: type[Found], model: str | None, query: Query
 ) -> list[Found]:
-    """Query all proxies in parallel. If one fails or times out, its result has the error.
-
-    `query` returns fields of `kind`. If `model` is set, results without that model are left out. Raises NotFoundError
-    if no result is left.
-    """
+    """Query all proxies in parallel. If one fails or times out, its result has the error. `query` returns fields of
+    `kind`. If `model` is set, results without that model are left out. Raises NotFoundError if no result is left."""
     if model is not None:
         served_name(model)  # raises UsageError for an invalid name
 
@@ -207,10 +199,8 @@ def _whereabouts(client: ProxyClient, model: str | None) -> Whereabouts:
 def overview(
     known: Sequence[KnownProxy], seconds: float = ANSWER_SECONDS, model: str | None = None
 ) -> list[PlaneOverview]:
-    """Return the models and slices of each proxy, or one model, with one request to each.
-
-    The result of a proxy that fails or times out has its error. Raises NotFoundError if no proxy has the model.
-    """
+    """Return the models and slices of each proxy, or one model, with one request to each. The result of a proxy that
+    fails or times out has its error. Raises NotFoundError if no proxy has the model."""
 
     def query(proxy: KnownProxy, client: ProxyClient) -> dict[str, Any]:
         found = _whereabouts(client, model)
@@ -221,10 +211,8 @@ def overview(
 
 
 def collect(known: Sequence[KnownProxy], model: str | None = None) -> list[PlaneStatus]:
-    """Return the status of each data plane, queried in parallel. If a proxy fails, its result has the error.
-
-    Raises NotFoundError if none of the reachable proxies has the named model.
-    """
+    """Return the status of each data plane, queried in parallel. If a proxy fails, its result has the error. Raises
+    NotFoundError if none of the reachable proxies has the named model."""
     return _query_each(known, ANSWER_SECONDS, PlaneStatus, model, lambda proxy, client: _status(proxy, client, model))
 
 

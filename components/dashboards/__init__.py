@@ -36,10 +36,8 @@ class Dashboard:
         return [panel for panel in self.content["panels"] if panel["type"] != "row"]
 
     def written(self, namespace: str | None = None) -> str:
-        """Return the dashboard as JSON, for any namespace or a given one.
-
-        Only the first has a uid, because Grafana replaces a dashboard by another one with the same uid.
-        """
+        """Return the dashboard as JSON, for any namespace or a given one. Only the first has a uid, because Grafana
+        replaces a dashboard by another one with the same uid."""
         made = dict(self.content)
         if namespace is not None:
             del made["uid"]

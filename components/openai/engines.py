@@ -86,10 +86,7 @@ def of_model(
 
 
 class Engine:
-    """An engine that serves the API itself, and takes all settings as arguments.
-
-    The arguments of its methods may be placeholders.
-    """
+    """An engine that serves the API itself, set up by arguments alone. Its methods' arguments may be placeholders."""
 
     settings: type[EngineSettings]
     port = ("http", openai.HTTP_PORT)  # Name and number of the port for its probes.

@@ -17,8 +17,6 @@ def most_of_a_pod(names: tuple[str, ...], where: str, time: str) -> str:
 
 def mean_of_all_pods(names: tuple[str, ...], where: str, time: str) -> str:
     """Return a query for the sum of the means of all present pods over a time, with the first name that has data.
-
-    Former pods do not count, because other pods have their requests by now.
-    """
+    Former pods do not count, because other pods have their requests by now."""
     each = (f"{name}{{{where}}}" for name in names)
     return " or ".join(f"sum(avg_over_time({series}{time}) and {series})" for series in each)

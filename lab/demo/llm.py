@@ -88,6 +88,7 @@ def perform(plane: LanguagePlane, show: Show) -> None:
 
 @scene(SCENES, "The proxy sends each call to the model's server, and lists the models that the caller may call.")
 def _two_models(plane: LanguagePlane) -> str:
+    """Call two models at one address."""
     listed = {model.id for model in plane.client.models.list()}
     claim({CHAT, CODE} <= listed, f"the proxy lists only {sorted(listed)}")
     answers = []
@@ -104,6 +105,7 @@ def _two_models(plane: LanguagePlane) -> str:
 
 @scene(SCENES, "The proxy forwards each token immediately. When a caller closes the stream, the engine stops.")
 def _stream(plane: LanguagePlane) -> str:
+    """Stream a response."""
     begun, times, text = time.monotonic(), list[float](), ""
     for event in plane.chat(CODE, WORDS, stream=True):
         times.append(time.monotonic() - begun)

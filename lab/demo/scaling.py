@@ -244,6 +244,7 @@ def perform(pool: ScaledPool, show: Show) -> None:
 
 @scene(SCENES, "KEDA queries a Prometheus that scrapes the real Triton, its eviction policy and the proxy.")
 def _quiet(pool: ScaledPool) -> str:
+    """Keep one replica under little load."""
     seconds = pool.until("KEDA is ready", lambda _: pool.keda_is_ready())
     for _ in range(20):
         claim(
@@ -254,6 +255,7 @@ def _quiet(pool: ScaledPool) -> str:
 
 @scene(SCENES, "Queue time and full memory raise the pool from 1 to 3 replicas, one at a time.")
 def _load(pool: ScaledPool) -> str:
+    """Scale up in a wave of load."""
     pool.wave.enter_context(pool.callers(WAVE_CALLERS, MODELS))
     serving = pool.kubelet.serving
     wanted = pool.until("KEDA requests a second replica", lambda found: found == 2)
@@ -267,6 +269,7 @@ def _load(pool: ScaledPool) -> str:
 
 @scene(SCENES, "Replicas stop one after the other when the load of the last two minutes needs fewer. No call is lost.")
 def _ebb(pool: ScaledPool) -> str:
+    """Scale down after the wave."""
     pool.wave.close()
     first = pool.until("KEDA stops one replica", lambda found: found == 2)
     last = first + pool.until("KEDA stops another one", lambda found: found == 1)

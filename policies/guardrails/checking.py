@@ -63,10 +63,8 @@ def check(objects: Iterable[Object], today: date) -> list[Finding]:
 
 
 def judged(objects: Iterable[Object]) -> list[Environment]:
-    """Return the environments in a stack, with their settings.
-
-    Settings that name an unknown rule count as unreadable, because they would have no effect.
-    """
+    """Return the environments in a stack, with their settings. Settings that name an unknown rule count as unreadable,
+    because they would have no effect."""
     return [replace(each, settings=_with_known_rules(each.settings)) for each in environments(objects)]
 
 

@@ -205,10 +205,8 @@ class Environment:
         return [each for each in bindings if account in [one.get("name") for one in mappings(each.get("subjects"))]]
 
     def are_all(self, peers: Sequence[Mapping[str, Any]], true: Callable[[Pod], bool]) -> bool:
-        """Return whether all peers of a NetworkPolicy are pods of this namespace for which the function is true.
-
-        It is false if a peer selects no known pod, because the peer could admit unknown ones.
-        """
+        """Return whether all peers of a NetworkPolicy are pods of this namespace for which the function is true. It is
+        false if a peer selects no known pod, because the peer could admit unknown ones."""
         found = [self.selected(peer["podSelector"]) if set(peer) == {"podSelector"} else [] for peer in peers]
         return bool(found) and all(some and all(map(true, some)) for some in found)
 

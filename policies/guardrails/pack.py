@@ -50,10 +50,8 @@ class Declared:
             self._objects[args.urn] = _both(args.props)
 
     def of_stack(self, args: StackValidationArgs) -> dict[str, tuple[Object, Object]]:
-        """Return the Kubernetes objects of a stack by their URNs, as declared if this run declared them.
-
-        Each is a pair, with either text for unknown values.
-        """
+        """Return the Kubernetes objects of a stack by their URNs, as declared if this run declared them. Each is a
+        pair, with either text for unknown values."""
         return {
             each.urn: self._objects.get(each.urn) or _both(each.props)
             for each in args.resources
@@ -61,10 +59,8 @@ class Declared:
         }
 
     def findings(self, objects: dict[str, tuple[Object, Object]]) -> list[Finding]:
-        """Return the findings about the objects of a stack. The first policy computes them for all policies.
-
-        A finding that depends on an unknown value is advisory. The next update judges it.
-        """
+        """Return the findings about the objects of a stack. The first policy computes them for all policies. A finding
+        that depends on an unknown value is advisory. The next update judges it."""
         if self._checked[0] != objects:
             today = datetime.now(UTC).date()
             found = check([one for one, _ in objects.values()], today)
@@ -83,10 +79,8 @@ def _both(props: Any) -> tuple[Object, Object]:
 
 
 def plain(value: Any, unknown: str = _UNKNOWN[0]) -> Any:
-    """Return a value in the form of Kubernetes: without None, without the provider's own keys, with whole numbers.
-
-    The text `unknown` replaces a value that is not known before the update.
-    """
+    """Return a value in the form of Kubernetes: without None, without the provider's own keys, with whole numbers. The
+    text `unknown` replaces a value that is not known before the update."""
     if isinstance(value, Mapping):
         known = {key: _known(value, key, unknown) for key in value if not key.startswith("__")}
         return {key: plain(item, unknown) for key, item in known.items() if item is not None}

@@ -99,7 +99,6 @@ def _places(stacks: Sequence[str]) -> str:
     return ", ".join(map(code, stacks[:_MOST_STACKS])) + more
 
 
-# ---- Markdown in which a foreign text stays plain text ----
 #
 # Texts from a definition are between `<code>` tags, with their punctuation as entities. So they cannot be a table's
 # edge, HTML, a link, a mention or a command to the platform, and no fence has to be counted.

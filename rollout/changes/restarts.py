@@ -86,9 +86,6 @@ def restarting(restarts: Iterable[Restart]) -> str:
     return ", ".join(f"{counts[role]} {words[role]}" for role in sorted(words))
 
 
-# ---- without a restart ----
-
-
 @dataclass(frozen=True)
 class Notice:
     """An effect of a change other than a restart."""

@@ -79,9 +79,6 @@ def _startup_seconds(container: Tree) -> int:
     return delay + period * times if probe else 0
 
 
-# ---- the models that are served, from the proxy's routing table ----
-
-
 @dataclass(frozen=True)
 class Serving:
     """The served models. Empty if there is no readable routing table."""

@@ -119,10 +119,8 @@ def ensure_owner(kube: Kubectl, stack: StackId, engine: str, *, adopt: bool = Fa
 
 
 def owner_for_up(kube: Kubectl, stack: StackId, engine: str, *, adopt: bool = False) -> Owner | None:
-    """Return the owner, as `ensure_owner` does, of a stack that is to be applied.
-
-    A namespace that someone else made needs no `adopt` if nothing runs in it: people make it for their Secrets.
-    """
+    """Return the owner, as `ensure_owner` does, of a stack that is to be applied. A namespace that someone else made
+    needs no `adopt` if nothing runs in it: people make it for their Secrets."""
     owner = owner_of(kube, stack)
     if owner == UNOWNED and not kube.find(_WORKLOADS, "-n", stack.namespace):
         return owner

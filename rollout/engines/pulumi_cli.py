@@ -205,9 +205,6 @@ def _is_readable_again(cli: PulumiCli, output: str) -> bool:
     return bool(empty)
 
 
-# ---- running it ----
-
-
 def _run(cli: PulumiCli, command: Sequence[str], seconds: float) -> tuple[int, str]:
     """Run a short command. Return its exit code and its output, or its errors if it failed."""
     try:
@@ -278,9 +275,6 @@ class _Tracebacks:
         if depth is not None:
             self.held.append(line)
         return depth is not None
-
-
-# ---- explanations of failures ----
 
 
 def _is_locked_by_the_dead(output: str) -> bool:

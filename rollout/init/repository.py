@@ -84,9 +84,6 @@ def _print_next_steps(folder: Path, requirement: str) -> None:
     print("  git add --all && git commit --message='Our platform'")
 
 
-# ---- checks of this machine ----
-
-
 def _require_empty(folder: Path) -> None:
     """Refuse a directory in this checkout, and one that contains more than a new git repository."""
     if Path(os.path.realpath(folder)).is_relative_to(ROOT):  # resolve() fails at a link that leads to itself
@@ -156,9 +153,6 @@ def _git(folder: Path, *arguments: str) -> str:
     except OSError:
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
-
-
-# ---- GPUs ----
 
 
 def _placed(gpu: str | None) -> dict[str, str]:

@@ -36,8 +36,7 @@ def output_of(command: Sequence[str | Path], environment: Mapping[str, str], sec
 
 
 def leash(signal: str) -> list[str]:
-    """Return a command prefix that sends the command a signal when the thread that started it ends. Empty if util-linux
-    is not installed."""
+    """Return a command prefix that signals the command when its starter's thread ends. Empty without util-linux."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", signal] if setpriv else []
 

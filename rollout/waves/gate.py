@@ -132,9 +132,6 @@ def why_not_well(look: HealthCheck, lines: list[str]) -> list[str]:
     return shown + [line for line in look.further()[:_MOST_LINES] if line not in shown]
 
 
-# ---- models that replicas could not load ----
-
-
 def not_loaded(kubectl: Kubectl, target: Target) -> tuple[list[str], list[str]]:
     """Return the models that replicas could not load, and the replicas whose models no proxy has read yet.
 
@@ -174,9 +171,6 @@ def _metrics(kubectl: Kubectl, namespace: str, pod: str, port: int) -> str:
             return _request(f"http://127.0.0.1:{here}{proxy_process.METRICS_PATH}", tunnel=True).decode(
                 errors="replace"
             )
-
-
-# ---- HTTP: the probe, which passes with status 2xx, and the firing alerts ----
 
 
 class _NoRedirects(HTTPRedirectHandler):

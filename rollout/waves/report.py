@@ -103,9 +103,6 @@ def closing(journal: Journal) -> str:
     return "\n".join(lines)
 
 
-# ---- progress ----
-
-
 class Lines:
     """A line for each change of state, and every ten seconds one for what a plane waits for."""
 

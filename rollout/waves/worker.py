@@ -103,9 +103,6 @@ def _send(group: int, number: signal.Signals) -> None:
         os.killpg(group, number)
 
 
-# ---- in the worker ----
-
-
 def main(arguments: list[str]) -> int:
     """Apply one stack. If that fails, write the error to the file that the rollout reads."""
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -106,10 +106,8 @@ class Conditional(Section):
 
 @dataclass(frozen=True)
 class Without:
-    """Annotation of a text, or of a mapping: no text or key may contain a match of the pattern.
-
-    It is a separate pattern because regular expressions of JSON schemas have no lookahead.
-    """
+    """Annotation of a text, or of a mapping: no text or key may contain a match of the pattern. It is a separate
+    pattern because regular expressions of JSON schemas have no lookahead."""
 
     pattern: str
     why: str
@@ -150,10 +148,8 @@ CHOOSES_GPUS: Final = Without(
 def form(
     pattern: str, hint: str, name: str = "", *, min_length: int | None = None, max_length: int | None = None
 ) -> Any:
-    """Return the annotation of a text: its pattern, its form in words, and the format's name in the reference.
-
-    Editors show `patternErrorMessage` if the pattern does not match.
-    """
+    """Return the annotation of a text: its pattern, its form in words, and the format's name in the reference. Editors
+    show `patternErrorMessage` if the pattern does not match."""
     expected = f"Expected {hint if ' ' in hint else 'a text such as ' + hint}."
     extra = {"hint": hint, "patternErrorMessage": expected} | ({"formatName": name} if name else {})
     return Field(pattern=pattern, json_schema_extra=dict(extra), min_length=min_length, max_length=max_length)
@@ -284,10 +280,7 @@ LEAST_BYTES = 2**20
 
 @functools.lru_cache(maxsize=4096)
 def quantity_value(quantity: str) -> Decimal:
-    """Return a Kubernetes quantity in its base unit (cores or bytes): `500m` is 0.5, `1Ki` is 1024.
-
-    Raises ValueError if it is not valid.
-    """
+    """Return a Kubernetes quantity in cores or bytes: `500m` is 0.5, `1Ki` is 1024. Raises ValueError."""
     match = _QUANTITY.fullmatch(quantity)
     if match is None:
         near = _QUANTITY.fullmatch(re.sub(r"\s|B(ytes?)?$", "", quantity))

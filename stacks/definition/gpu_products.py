@@ -120,9 +120,7 @@ def gpu_bytes(label: str | None) -> int | None:
 
 
 def slice_bytes(profile: str, label: str | None = None) -> int | None:
-    """Return the bytes of memory of a slice, without a product the least of all products with the profile.
-
-    None if the product is not in the table, or does not have the profile.
-    """
+    """Return the bytes of memory of a slice, without a product the least of all products with the profile. None if the
+    product is not in the table, or does not have the profile."""
     products = PRODUCTS if label is None else filter(None, [gpu_product(label)])
     return min((each.slice_bytes(profile) for each in products if profile in each.profiles), default=None)

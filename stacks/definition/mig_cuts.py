@@ -37,10 +37,7 @@ def stand_on(product: GpuProduct, slices: Mapping[str, int], gpus: int) -> bool:
 
 
 def cuts(product: GpuProduct, slices: Mapping[str, int]) -> list[Cut]:
-    """Return the cut of each of the fewest GPUs that hold exactly these slices.
-
-    The limit is one slice with media engines.
-    """
+    """Return each cut of the fewest GPUs that hold exactly these slices. Only one slice can have media engines."""
     gpus = [Counter[str]() for _ in range(fewest_gpus(product, slices))]
     left = _by_kind(product, slices)
 

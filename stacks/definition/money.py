@@ -64,10 +64,8 @@ def money(amount: float, currency: str = CURRENCY, *, signed: bool = False) -> s
 
 
 def difference(before: Cost, after: Cost) -> str:
-    """Return the difference of two costs a month: money, or device hours if a price is missing.
-
-    If several kinds change, each has separate device hours, because hours of slices of different sizes do not add up.
-    """
+    """Return the difference of two costs a month: money, or device hours if a price is missing. If several kinds
+    change, each has separate device hours, because hours of slices of different sizes do not add up."""
     if before.month is None or after.month is None:
         was, will = Counter(dict(before.kinds)), Counter(dict(after.kinds))
         changed = {kind: will[kind] - was[kind] for kind in sorted({*was, *will}) if will[kind] != was[kind]}

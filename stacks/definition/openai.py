@@ -89,10 +89,8 @@ class ExtraArguments(Section):
 
     @model_validator(mode="after")
     def _extra_arguments_leave_ours_alone(self) -> Self:
-        """Refuse arguments that other objects rely on, and secrets.
-
-        Engines use argparse, which accepts a prefix of an option's name. No message contains the value of an argument.
-        """
+        """Refuse arguments that other objects rely on, and secrets. Engines use argparse, which accepts a prefix of an
+        option's name. No message contains the value of an argument."""
         for argument in self.extra_arguments:
             option = argument.lstrip("-").partition("=")[0].replace("_", "-")  # vLLM accepts both.
             begun = (why for each, why in _REFUSED.items() if each.startswith(option))

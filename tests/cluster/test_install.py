@@ -83,7 +83,7 @@ def test_the_commands_bring_the_platform_up_and_print_what_the_page_shows(
 def test_the_first_model_of_the_page_answers_as_the_page_shows(tmp_path: Path) -> None:
     model = routing.Model(name="double", server=ON_DEMAND, pool=POOL, footprint_bytes=1 << 28)
     made = LocalEnvironment(tmp_path, Plan(name="dev", models=(model,), callers=("notebooks",), preloads=False))
-    first, call = (block for block in BLOCKS if "MODELS=" in block.text or "$TIDEGATE_KEY" in block.text)
+    first, call = (block for block in BLOCKS if "MODELS=" in block.text or "$TIDEGATE_API_KEY" in block.text)
     folder = made.repository(ON_DEMAND)
     subprocess.run(["bash", "-euc", first.text.replace("/mnt/models", str(folder))], check=True, timeout=60)
     try:

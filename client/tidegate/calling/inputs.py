@@ -78,10 +78,8 @@ def is_frame(given: object) -> bool:
 
 
 def take(given: Any, signature: Signature) -> Inputs:
-    """Convert a value to tensors of the signature.
-
-    Rows of a table, and dicts in a list, are rows of a batch. Raises UsageError.
-    """
+    """Convert a value to tensors of the signature. Rows of a table, and dicts in a list, are rows of a batch. Raises
+    UsageError."""
     by_rows, columns = _columns(given, signature)
     known = {each.name: each for each in signature.inputs}
     for name in columns:

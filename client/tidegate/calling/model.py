@@ -75,7 +75,6 @@ class Model:
         do = "call it again with the new inputs. The client does not send rows twice"
         raise UnreachableError(what, where=self.proxy.url, why=why, do=do)
 
-    # ---
     def _answer(self, given: Any, signature: Signature, call: _Call, found: list[Answer]) -> Answer:
         """Return the whole answer. `found` gets the answers to its parts, even if one of them fails."""
         if signature.decoupled:

@@ -121,10 +121,8 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
         seconds: float = SECONDS,
         waits: bool = True,
     ) -> None:
-        """Open no connection yet. The defaults of the address and the credential are environment variables.
-
-        `waits`: retry after the proxy's Retry-After. Otherwise a busy proxy is a BusyError immediately.
-        """
+        """Open no connection yet. The defaults of the address and the credential are environment variables. `waits`:
+        retry after the proxy's Retry-After. Otherwise a busy proxy is a BusyError immediately."""
         self.url = proxy_url(url)
         self.seconds, self._waits = seconds, waits
         self._credential = find_credential() if credential is None else credential
@@ -136,7 +134,6 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
     def close(self) -> None:
         self._transport.close()
 
-    # --- inspecting
     def whoami(self) -> "WhoAmI":
         """Return the caller's name, groups and source at the proxy."""
         from tidegate_contracts.environments import WhoAmI  # imports pydantic, which calls do not need
@@ -186,15 +183,13 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
     def statistics(
         self, model: str, *, server: str | None = None, version: Version = None, deadline: float | None = None
     ) -> list[dict[str, Any]]:
-        """Return `model_stats` of Triton's statistics extension for each version that one replica of each pool has
-        loaded. Loads nothing."""
+        """Return `model_stats` of Triton's extension, by loaded version at a replica of each pool. Loads nothing."""
         path = model_path(server, model, version, "/stats")
         found = self._json(path, deadline).get("model_stats")
         if not isinstance(found, list) or not all(isinstance(each, dict) and "name" in each for each in found):
             raise self._unexpected(path)
         return found
 
-    # --- calling
     def infer(
         self,
         model: str,
@@ -206,10 +201,8 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
         sticky: str | None = None,
         deadline: float | None = None,
     ) -> Answer:
-        """Call a model with arrays by the names of its inputs. Arrays are sent and received as bytes, uncopied.
-
-        Calls with the same `sticky` word go to the same version while traffic is split among several.
-        """
+        """Call a model with arrays by the names of its inputs. Arrays are sent and received as bytes, uncopied. Calls
+        with the same `sticky` word go to the same version while traffic is split among several."""
         path = model_path(server, model, version, "/infer")
         body, length = pack(inputs, parameters)
         headers = {HEADER_LENGTH: str(length), "Content-Type": "application/octet-stream"} | _sticky(sticky)
@@ -230,13 +223,11 @@ class ProxyClient(AbstractContextManager["ProxyClient"]):
     def openai(
         self, call: str, body: Mapping[str, Any], *, server: str | None = None, deadline: float | None = None
     ) -> dict[str, Any]:
-        """Call the model that the body names by OpenAI's API. `call` is `chat/completions`, `embeddings` …
-
-        Does not stream. OpenAI's own client does: docs/openai.md."""
+        """Call the model that the body names by OpenAI's API. `call` is `chat/completions`, `embeddings` … Does not
+        stream. OpenAI's own client does: docs/openai.md."""
         where = model_path(server, None).removesuffix("/v2/models")
         return self._json(f"{where}/v1/{call}", deadline, body)
 
-    # ---
     def _json(self, path: str, deadline: float | None, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """GET a JSON object, or POST a JSON body and return the object in the response."""
         if body is None:

@@ -65,9 +65,7 @@ def pack(
     inputs: Mapping[str, Array], parameters: Mapping[str, Any] | None = None
 ) -> tuple[list[bytes | memoryview], int]:
     """Return the body of an inference request in pieces, JSON first, and the length of the JSON. Raises UsageError.
-
-    Arrays are not copied.
-    """
+    Arrays are not copied."""
     described = []
     pieces: list[bytes | memoryview] = []
     for name, array in inputs.items():

@@ -44,10 +44,8 @@ class Transport:
         self._pool.close()
 
     def ask(self, method: str, path: str, body: Body, headers: Mapping[str, str], end: float) -> Reply:
-        """Return the whole response, whatever its status, by `end` (monotonic clock).
-
-        Raises NotSentError, TimeIsUpError, UnreachableError.
-        """
+        """Return the whole response, whatever its status, by `end` (monotonic clock). Raises NotSentError,
+        TimeIsUpError, UnreachableError."""
         left = end - time.monotonic()
         if left <= 0:
             raise self._late(path)

@@ -61,7 +61,6 @@ class Unserved(Message):
     bytes: int
 
 
-# --- verify
 def verify(context: Context, environment: str, models: Sequence[str] = ()) -> Verified:
     """Compare an environment, or some of its models, with the registry. Changes nothing. Raises TidegateError."""
     of = context.environment(environment)
@@ -175,7 +174,6 @@ def _aliased(context: Context, model: str, alias: str) -> int | None:
     return None
 
 
-# --- prune
 def unserved(context: Context, environment: str, model: str | None = None) -> list[Unserved]:
     """Return the versions of an environment that `prune` can remove. Raises TidegateError.
 
@@ -194,10 +192,8 @@ def unserved(context: Context, environment: str, model: str | None = None) -> li
 
 
 def prune(context: Context, environment: str, shown: Sequence[Unserved]) -> list[Unserved]:
-    """Remove those of the shown versions that are still not served, and return them.
-
-    The caller needs the permission to deploy. Raises TidegateError: BusyError if a configuration changed recently.
-    """
+    """Remove those of the shown versions that are still not served, and return them. The caller needs the permission to
+    deploy. Raises TidegateError: BusyError if a configuration changed recently."""
     of = context.environment(environment)
     removed = []
     for name in sorted({each.model for each in shown}):

@@ -30,10 +30,8 @@ def refuse(findings: Collection[Finding], what: str, where: str) -> list[str]:
 
 
 def against_environments(entry: Path, model: str) -> list[Finding]:
-    """Return warnings about the servers of TIDEGATE_ENVIRONMENTS that could not serve an entry as this model.
-
-    If no environment has a model of this name, check only that some server has its backend.
-    """
+    """Return warnings about the servers of TIDEGATE_ENVIRONMENTS that could not serve an entry as this model. If no
+    environment has a model of this name, check only that some server has its backend."""
     if not os.environ.get(ENVIRONMENTS, "").strip():
         return []
     kind, known = kind_of_entry(entry), load()

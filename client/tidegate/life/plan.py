@@ -59,10 +59,8 @@ class Plan:
         return max(self.repository.configs.loaded_at_once(one, other) for one, other in pairs)
 
     def put_back(self) -> str:
-        """Serve again what was served before, and nothing else. The files of the version stay for the next run.
-
-        Return a description of the result.
-        """
+        """Serve again what was served before, and nothing else. The files of the version stay for the next run. Return
+        a description of the result."""
         repository, model, configs = self.repository, self.target.model, self.repository.configs
         text, follows = repository.config(model), self.target.kind.follows_repository
         if text == self.before:
@@ -82,10 +80,8 @@ class Plan:
 
 
 def make_plan(target: Target, repository: Repository, number: int, entry_config: str, had: History) -> Plan:
-    """Return the plan for a version whose entry has this configuration.
-
-    Raises UsageError if the repository has a model that Tidegate did not publish.
-    """
+    """Return the plan for a version whose entry has this configuration. Raises UsageError if the repository has a model
+    that Tidegate did not publish."""
     model, configs = target.model, repository.configs
     there = frozenset(repository.versions(model))
     text = repository.config(model)

@@ -40,10 +40,8 @@ class Outcome(Message):
 def publish_version(
     context: Context, what: Operation, version: RegisteredVersion, of: Environment, who: str
 ) -> Outcome:
-    """Publish a version to an environment. The rules must allow it. It is served everywhere when this returns.
-
-    Raises TidegateError: BusyError if another publisher holds the lock, UnfinishedError if it failed on the way.
-    """
+    """Publish a version to an environment. The rules must allow it. It is served everywhere when this returns. Raises
+    TidegateError: BusyError if another publisher holds the lock, UnfinishedError if it failed on the way."""
     registry, model, number = context.registry, version.model, version.number
     if not is_alias(of.name):
         cannot = f"the registry cannot record versions for an environment named {of.name}"
@@ -185,10 +183,8 @@ class _Run:
             raise BusyError(what, where=registry.where, do=do)
 
     def write_down(self, what: Operation, who: str, records: Sequence[Record]) -> int | None:
-        """Tag the version and append the missing records. Return the version that the environment had.
-
-        The records are last: if one is missing, the next run knows that this one was not completed.
-        """
+        """Tag the version and append the missing records. Return the version that the environment had. The records are
+        last: if one is missing, the next run knows that this one was not completed."""
         registry, number = self.context.registry, self.version.number
         source = self.of.promotion.source if what == "promote" else None
         previous: int | None = number

@@ -26,10 +26,8 @@ class _StillServedError(errors.BusyError):
 
 
 def until_served(context: Context, home: Placement, number: int, *, fresh: bool) -> str | None:
-    """Wait until a version is served, a fresh one at every replica. Raises UnfinishedError on timeout.
-
-    Returns a warning if this cannot be observed.
-    """
+    """Wait until a version is served, a fresh one at every replica. Raises UnfinishedError on timeout. Returns a
+    warning if this cannot be observed."""
     model, proxy = home.model.name, context.proxy(home.plane)
     missing = f"version {number} is not ready"
     if not home.kind.follows_repository:
@@ -178,10 +176,8 @@ def _serving(context: Context, home: Placement, places: Collection[Place], versi
 
 
 def _why_failed(context: Context, home: Placement, number: int, since: float = -inf) -> str:
-    """Return why a replica could not load a version. Empty if unknown: older proxies do not report it.
-
-    Ignores what the proxy collected before `since` (monotonic).
-    """
+    """Return why a replica could not load a version. Empty if unknown: older proxies do not report it. Ignores what the
+    proxy collected before `since` (monotonic)."""
     queried = time.monotonic()
     try:
         found = context.proxy(home.plane).whereabouts(home.model.name, server=home.server.name, deadline=ANSWER_SECONDS)
@@ -208,10 +204,8 @@ def _until(
     do: str = "read the log of the inference server, then run the same command again",
     unseen: str = "",
 ) -> None:
-    """Wait until a check holds, and has held for so many seconds. `unseen` replaces `what` if the last check failed.
-
-    A failed load counts only after a whole poll interval: before that, the failure may be an old one.
-    """
+    """Wait until a check holds, and has held for so many seconds. `unseen` replaces `what` if the last check failed. A
+    failed load counts only after a whole poll interval: before that, the failure may be an old one."""
     bound, where = context.wait_seconds + look_seconds(home), _where(home)
     end = time.monotonic() + bound
     state, since, why, title = "", 0.0, "", what

@@ -60,10 +60,8 @@ def current(records: Iterable[Record], environment: str, plane: str | None = Non
 
 
 def before(records: Iterable[Record], environment: str, number: int) -> int | None:
-    """Return the version that a rollback from `number` goes to: the previous one when `number` was brought in.
-
-    Records of rollbacks do not count, so two rollbacks go back two versions.
-    """
+    """Return the version that a rollback from `number` goes to: the previous one when `number` was brought in. Records
+    of rollbacks do not count, so two rollbacks go back two versions."""
     for each in reversed(of_environment(records, environment)):
         if each.version == number and each.what in ("deploy", "promote"):
             return each.previous
@@ -71,10 +69,7 @@ def before(records: Iterable[Record], environment: str, number: int) -> int | No
 
 
 def served_hours(records: Sequence[Record], environment: str, number: int, now: datetime) -> float:
-    """Return the total hours in which the environment has had the version.
-
-    With several data planes, it is the lowest of their totals.
-    """
+    """Return the hours in which the environment has had the version: the fewest of its data planes."""
     planes = {each.plane for each in of_environment(records, environment) if each.version == number}
     totals = dict.fromkeys(planes, timedelta())
     for plane in planes:
@@ -87,10 +82,8 @@ def served_hours(records: Sequence[Record], environment: str, number: int, now: 
 
 
 def may_publish(environment: str, promotion: Promotion, writers: Sequence[str], who: WhoAmI) -> None:
-    """Check that the caller may change the versions in the environment.
-
-    Allowed are the principals and groups of `promotion`, or else the writers of the repository, or else all callers.
-    """
+    """Check that the caller may change the versions in the environment. Allowed are the principals and groups of
+    `promotion`, or else the writers of the repository, or else all callers."""
     groups = promotion.groups if promotion.groups or promotion.principals else writers
     if not groups and not promotion.principals:
         return

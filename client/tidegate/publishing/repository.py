@@ -129,10 +129,8 @@ class Repository:
 
     @contextmanager
     def lock(self, model: str, who: str) -> Iterator[None]:
-        """Lock a model, which all following methods require. Raises BusyError, which names the holder.
-
-        If a process dies, its lock expires within a minute.
-        """
+        """Lock a model, which all following methods require. Raises BusyError, which names the holder. If a process
+        dies, its lock expires within a minute."""
         lease = Lease(self._store, f"{STATE}/{self._store.root}/{checked_model(model)}/lease", model, who)
         with ExitStack() as held:
             held.enter_context(lease.held())
@@ -159,10 +157,8 @@ class Repository:
     def publish(
         self, model: str, number: int, staged: Path, manifest: Manifest, config: str, progress: Progress | None = None
     ) -> bool:
-        """Add a fetched and verified version, then write its configuration (`write_config`).
-
-        Returns False if the version was there already. Raises IntegrityError if it had other content.
-        """
+        """Add a fetched and verified version, then write its configuration (`write_config`). Returns False if the
+        version was there already. Raises IntegrityError if it had other content."""
         if manifest.model != model:
             raise IntegrityError(f"the manifest is of model {manifest.model}, not of {model}", where=self.where)
         self._check_lock(model)
@@ -190,10 +186,8 @@ class Repository:
         return bool(missing)
 
     def write_config(self, model: str, config: str) -> None:
-        """Write a configuration unless it is unchanged: its owner's files first, and itself last.
-
-        Raises NotFoundError if a version that it needs is missing.
-        """
+        """Write a configuration unless it is unchanged: its owner's files first, and itself last. Raises NotFoundError
+        if a version that it needs is missing."""
         self._check_lock(model)
         published, entries = self.configs.read_published(config), self._entries(model)
         for number in filter(None, (published.owner, *published.served)):

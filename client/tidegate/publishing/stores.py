@@ -201,10 +201,8 @@ class FolderStore:
 
 
 class ObjectStore:
-    """The parent of a repository's directory in an object store.
-
-    Credentials come from the environment, as in each cloud's own tools (for AWS: keys, IRSA, the instance's).
-    """
+    """The parent of a repository's directory in an object store. Credentials come from the environment, as in each
+    cloud's own tools (for AWS: keys, IRSA, the instance's)."""
 
     when_full = "free space, or set TIDEGATE_CACHE to a larger disk"
     copies = True

@@ -28,10 +28,8 @@ class Artifacts:
     """The artifacts below one URI. Paths are relative to it."""
 
     def __init__(self, uri: str, tracking_uri: str) -> None:
-        """Open the artifacts of the registry at `tracking_uri`. Raises UsageError for an unknown kind of URI.
-
-        Raises RefusedError for another server than the registry's, because requests send the registry's credential.
-        """
+        """Open the artifacts of the registry at `tracking_uri`. Raises UsageError for an unknown kind of URI. Raises
+        RefusedError for another server than the registry's, because requests send the registry's credential."""
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
         from mlflow.store.artifact.mlflow_artifacts_repo import MlflowArtifactsRepository
 

@@ -199,10 +199,8 @@ class Registration:
 
 
 def checked(entry: Path, model: str, golden: Golden | None = None, *, trusted: bool = False) -> list[str]:
-    """Return the warnings about an entry, whose code may be `trusted`.
-
-    Raises TidegateError if servers would not serve it, or if it cannot answer the golden request.
-    """
+    """Return the warnings about an entry, whose code may be `trusted`. Raises TidegateError if servers would not serve
+    it, or if it cannot answer the golden request."""
     kind = kind_of_entry(entry)
     findings = kind.check(entry, model, trusted=trusted)
     if wrong := errors(findings):

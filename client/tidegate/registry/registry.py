@@ -34,10 +34,8 @@ class Registry:
     """The registered models of an MLflow server. All methods raise TidegateError."""
 
     def __init__(self, tracking_uri: str | None = None) -> None:
-        """Open the registry at MLFLOW_TRACKING_URI, or at another address.
-
-        Raises UsageError, UnreachableError, or RefusedError for a credential.
-        """
+        """Open the registry at MLFLOW_TRACKING_URI, or at another address. Raises UsageError, UnreachableError, or
+        RefusedError for a credential."""
         self._server = Server(tracking_uri)
         self.where = self._server.where  # its address, without secrets
 
@@ -154,10 +152,8 @@ class Registry:
         return self._aliases(model).get(alias)
 
     def set_alias(self, model: str, alias: str, number: int, *, expect: int | None) -> None:
-        """Move an alias that is expected at a version (None: it must not exist). Otherwise raises BusyError.
-
-        MLflow has no atomic compare-and-set, so callers need their own lock.
-        """
+        """Move an alias that is expected at a version (None: it must not exist). Otherwise raises BusyError. MLflow has
+        no atomic compare-and-set, so callers need their own lock."""
         there = self.alias(model, alias)
         if there == number:
             return
@@ -184,9 +180,7 @@ class Registry:
 
     def records(self, model: str) -> Records:
         """Return the records of all operations on a model, the oldest first. Raises NotFoundError without the model.
-
-        `unreadable` names files that are not records. A decision that depends on a missing record must check it.
-        """
+        `unreadable` names files that are not records. A decision that depends on a missing record must check it."""
         return self._found(model, RECORDS_FOLDER, REMOVALS_FOLDER)
 
     def attempts(self, model: str) -> Records:

@@ -62,10 +62,8 @@ class Server:
         return self.artifacts(run.info.artifact_uri)
 
     def experiment_id(self) -> str:
-        """Return the experiment for runs, and create it if necessary.
-
-        It is that of MLFLOW_EXPERIMENT_ID or MLFLOW_EXPERIMENT_NAME, else one of the Domino project, else `tidegate`.
-        """
+        """Return the experiment for runs, and create it if necessary. It is that of MLFLOW_EXPERIMENT_ID or
+        MLFLOW_EXPERIMENT_NAME, else one of the Domino project, else `tidegate`."""
         if number := os.environ.get("MLFLOW_EXPERIMENT_ID"):
             return number
         name = _experiment_name()

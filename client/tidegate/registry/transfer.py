@@ -25,10 +25,8 @@ TRIES = 3  # Tries of an interrupted download. MLflow itself retries failed requ
 def upload(
     artifacts: Artifacts, folder: str, manifest: Manifest, on_disk: Callable[[str], Path], progress: Progress
 ) -> None:
-    """Upload the files of a manifest to a directory of the artifact store, except those that are there already.
-
-    Raises IntegrityError if a local file no longer matches the manifest.
-    """
+    """Upload the files of a manifest to a directory of the artifact store, except those that are there already. Raises
+    IntegrityError if a local file no longer matches the manifest."""
     there = _sizes(artifacts, folder, manifest)
 
     def send(file: ManifestFile) -> None:
@@ -127,10 +125,8 @@ def check_listing(artifacts: Artifacts, folder: str, manifest: Manifest) -> None
 
 
 def _sizes(artifacts: Artifacts, folder: str, manifest: Manifest) -> dict[str, int]:
-    """Return the files below a directory with their sizes, by relative path.
-
-    Only directories of the manifest are listed. Others are returned themselves, with a slash at the end.
-    """
+    """Return the files below a directory with their sizes, by relative path. Only directories of the manifest are
+    listed. Others are returned themselves, with a slash at the end."""
     known = _folders(manifest.files)
     found: dict[str, int] = {}
     folders = [""]

@@ -20,10 +20,8 @@ _SET = re.compile(r"\[!?\]?[^\]]*\]")  # A wildcard for one of several character
 
 @guardrail("No access rule is for every principal or every group", "Name the principals or groups.")
 def access_rules_name_their_callers(environment: Environment) -> Iterator[Breach]:
-    """A rule for all principals admits every holder of a token from the identity provider.
-
-    Globs that name some principals, such as team-* or *@example.com, are allowed, but * and *@* are not.
-    """
+    """A rule for all principals admits every holder of a token from the identity provider. Globs that name some
+    principals, such as team-* or *@example.com, are allowed, but * and *@* are not."""
     for item, rule in _rules(environment):
         for key in ("principals", "groups"):
             if _any(rule.get(key)):
@@ -35,10 +33,8 @@ def access_rules_name_their_callers(environment: Environment) -> Iterator[Breach
     "Name servers or models in proxy.access. If a caller may use all present and future models, add a waiver.",
 )
 def access_rules_name_servers_or_models(environment: Environment) -> Iterator[Breach]:
-    """With wildcards for both, callers can use a model or server as soon as someone adds it.
-
-    A wildcard for one of them is allowed: all models of a named server, or one model on all servers.
-    """
+    """With wildcards for both, callers can use a model or server as soon as someone adds it. A wildcard for one of them
+    is allowed: all models of a named server, or one model on all servers."""
     for item, rule in _rules(environment):
         if _any(rule.get("servers")) and _any(rule.get("models")):
             yield Breach(item, f'access rule "{rule.get("name")}" is for every model of every server')

@@ -36,10 +36,8 @@ def datasets_are_mounted_read_only(environment: Environment) -> Iterator[Breach]
     local="advisory",
 )
 def volumes_are_retained(environment: Environment) -> Iterator[Breach]:
-    """With any other policy, Kubernetes deletes the models with the claim.
-
-    Deleting the namespace or destroying the stack deletes the claim.
-    """
+    """With any other policy, Kubernetes deletes the models with the claim. Deleting the namespace or destroying the
+    stack deletes the claim."""
     for volume in environment.of_kind("PersistentVolume"):
         policy = at(volume, "spec", "persistentVolumeReclaimPolicy")
         if policy != "Retain":

@@ -61,10 +61,8 @@ def calls_from_outside_are_encrypted(environment: Environment) -> Iterator[Breac
     shared="advisory",
 )
 def issuers_are_asked_over_https(environment: Environment) -> Iterator[Breach]:
-    """Without HTTPS, another host can return its own keys, and then sign tokens for any caller.
-
-    The proxy also sends the credentials of callers to Domino.
-    """
+    """Without HTTPS, another host can return its own keys, and then sign tokens for any caller. The proxy also sends
+    the credentials of callers to Domino."""
     for item in environment.of_kind("ConfigMap"):
         url = text(mapping(item.get("data")).get(variable("domino_principal_url")))
         if url and not url.startswith("https://") and not _host(url).endswith(_IN_CLUSTER):

@@ -57,10 +57,8 @@ def everything_is_refused_by_default(environment: Environment) -> Iterator[Breac
     local="advisory",
 )
 def callers_are_named(environment: Environment) -> Iterator[Breach]:
-    """From every admitted address, an attacker can use a stolen token, try keys, and overload the proxy.
-
-    A load balancer without sourceRanges is open to every address.
-    """
+    """From every admitted address, an attacker can use a stolen token, try keys, and overload the proxy. A load
+    balancer without sourceRanges is open to every address."""
     for policy, rule in _rules(environment, "ingress"):
         pods = _selects(policy)
         proxies = any(pod.is_proxy for pod in environment.selected(at(policy, "spec", "podSelector")))
@@ -183,10 +181,8 @@ def _opens_all(rule: Mapping[str, Any]) -> bool:
 
 
 def _metadata(block: Mapping[str, Any], rule: Mapping[str, Any]) -> str:
-    """Return the metadata address that a rule opens, or an empty text.
-
-    A range that is not link-local must also open one of the ports of the metadata services.
-    """
+    """Return the metadata address that a rule opens, or an empty text. A range that is not link-local must also open
+    one of the ports of the metadata services."""
     cidr = _block(text(block.get("cidr")))
     without = [each for each in map(_block, map(text, items(block.get("except")))) if each is not None]
     for address in map(ip_address, METADATA):

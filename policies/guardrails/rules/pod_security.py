@@ -232,10 +232,8 @@ _BEYOND: tuple[Check, ...] = (
     local="advisory",
 )
 def containers_are_confined(environment: Environment) -> Iterator[Breach]:
-    """The standard "restricted" does not require this.
-
-    It keeps an attacker from changing a container's files, and from reading the eviction policy's secret in /proc.
-    """
+    """The standard "restricted" does not require this. It keeps an attacker from changing a container's files, and from
+    reading the eviction policy's secret in /proc."""
     for pod in environment.pods:
         yield from (Breach(pod.maker, what) for check in _BEYOND for what in check.violations(pod))
 

@@ -49,10 +49,8 @@ def every_container_has_probes(environment: Environment) -> Iterator[Breach]:
     local="advisory",
 )
 def every_workload_has_a_budget(environment: Environment) -> Iterator[Breach]:
-    """Without one, or with one that is too wide, draining several nodes evicts all replicas at the same time.
-
-    If it allows no eviction, the nodes cannot be drained.
-    """
+    """Without one, or with one that is too wide, draining several nodes evicts all replicas at the same time. If it
+    allows no eviction, the nodes cannot be drained."""
     budgets = environment.of_kind("PodDisruptionBudget")
     for pod in environment.workloads:
         ours = [item for item in budgets if matches(at(item, "spec", "selector"), pod.labels)]
@@ -91,10 +89,8 @@ def memory_and_scratch_have_limits(environment: Environment) -> Iterator[Breach]
     local="advisory",
 )
 def pods_go_only_where_they_are_meant_to(environment: Environment) -> Iterator[Breach]:
-    """A model server on a control-plane node shares its kernel with the API server.
-
-    With a system priority it can evict the pods that run the cluster.
-    """
+    """A model server on a control-plane node shares its kernel with the API server. With a system priority it can evict
+    the pods that run the cluster."""
     for pod in environment.pods:
         for one in mappings(pod.spec.get("tolerations")):
             key = text(one.get("key"))
@@ -125,10 +121,7 @@ def _allows_all(budget: Mapping[str, Any], replicas: int) -> bool:
 
 
 def _least_replicas(environment: Environment, pod: Pod) -> int:
-    """Return the number of replicas, or the minimum that an autoscaler keeps, which can be 0.
-
-    The default of Kubernetes is 1.
-    """
+    """Return the replicas, or the minimum of an autoscaler, which can be 0. Kubernetes defaults to 1."""
     for item in environment.autoscalers(pod):
         return number(at(item, "spec", "minReplicas") or at(item, "spec", "minReplicaCount")) or 0
     replicas = number(at(pod.maker, "spec", "replicas"))

@@ -58,7 +58,6 @@ class Authorizer:
         self._trust = Trust({}, _NO_KEYS, self._domino, wall)
         self.replace(access, routes, keys)
 
-    # --- called for each call
     def known(self, credential: Credential, asked: Asked) -> Grant | None:
         """Return a remembered grant that is still valid. None if the caller must use `ask`."""
         identity = self._find(credential[-TAIL:])
@@ -128,7 +127,6 @@ class Authorizer:
     def permits(self, identity: Identity, route: Route, action: Action) -> bool:
         return self._rules.of(identity.principal).allow(action, route.server, route.name)
 
-    # --- called when something changes
     def replace(self, access: AccessTable, routes: Routes, keys: ApiKeys, rules: Rules | None = None) -> None:
         """Use other tables from now on. Callers whose source is unchanged stay authenticated. Reading many rules takes
         long, so `build_rules` reads them beforehand in a thread."""
@@ -192,7 +190,6 @@ class Authorizer:
             await issuer.keys.close()
         await self._web.close()
 
-    # ---
     def _change_limits(self) -> None:
         limit = self._access.rate_limit
         self.limits.change(limit.requests_per_minute, limit.burst, self._replicas)

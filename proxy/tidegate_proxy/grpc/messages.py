@@ -112,7 +112,6 @@ class MessageReader:
             self._begin()
         return data
 
-    # ---
     def _pull(self) -> bool:
         """Move received data into the current message. Return whether there is one."""
         raw = self._raw

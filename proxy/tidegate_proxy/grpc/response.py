@@ -95,7 +95,6 @@ class CallerStream(Stream):
     def replica(self) -> Replica | None:
         return None if self.forwarding is None else self.forwarding.replica
 
-    # --- from the caller
     def begin(self, end: bool, guest: AccountedConnection) -> None:
         """Open the call on a connection. `end`: the request has no messages."""
         self.shared.open_calls.add(self)
@@ -183,7 +182,6 @@ class CallerStream(Stream):
         if self.task not in (None, asyncio.current_task(self.connection.loop)):
             self.task.cancel()
 
-    # --- its work
     def start(self, work: Callable[..., Awaitable[None]], *given: object) -> None:
         """Run work in a task. An exception ends the call."""
         self.task = self.connection.loop.create_task(self._run(work, *given))
@@ -203,7 +201,6 @@ class CallerStream(Stream):
         except Exception:
             self.defect()
 
-    # --- to the caller
     def answer_began(self, headers: bytes = OK_HEADERS) -> None:
         """Send the response headers to the caller, including the proxy's own."""
         self.began = True

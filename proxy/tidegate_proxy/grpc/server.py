@@ -225,7 +225,6 @@ class GrpcServer:
         else:
             connection.send_headers(stream, refusal, True)
 
-    # --- life
     def look(self) -> None:
         """End connections that are idle or stuck."""
         now = monotonic()

@@ -97,7 +97,6 @@ class RequestBody:
         if self.is_held:
             self.hold(False)
 
-    # --- memory
     def book(self, size: int) -> None:
         """Count `size` bytes, in addition to those of the head. Raises Problem."""
         if self.booking is None:
@@ -135,7 +134,6 @@ class RequestBody:
             if self.chunked:
                 self._chunk = bytearray()
 
-    # --- sending and reading
     def end_chunk(self) -> None:
         """Turn the data received so far into one chunk to send."""
         if self._chunk:

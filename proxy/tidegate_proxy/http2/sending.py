@@ -75,7 +75,6 @@ class Sender(asyncio.BaseProtocol):
         self._paused = False
         self._blocked: dict[int, Stream] = {}
 
-    # --- asyncio
     def pause_writing(self) -> None:
         """Pause all streams, because the peer does not read."""
         self._paused = True
@@ -90,7 +89,6 @@ class Sender(asyncio.BaseProtocol):
     def half_closed(self, stream: Stream) -> None:
         """Handle that this end has sent everything on a stream, but the peer has not. For subclasses."""
 
-    # --- streams
     def add(self, stream: Stream, number: int) -> None:
         stream.connection = self
         stream.number = number
@@ -177,7 +175,6 @@ class Sender(asyncio.BaseProtocol):
         if stream.local_closed:
             self.forget(stream.number)
 
-    # --- writing
     def pump(self) -> None:
         """Send what the windows allow, one frame of each stream in turn."""
         moved = True
@@ -264,7 +261,6 @@ class Sender(asyncio.BaseProtocol):
         if self.is_ending:
             self.transport.close()
 
-    # --- the end
     def goaway(self, last: int, code: int = h2.NO_ERROR, why: str = "") -> None:
         """Announce to the peer that no streams after `last` are processed."""
         if self.alive:

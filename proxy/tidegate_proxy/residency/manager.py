@@ -69,7 +69,6 @@ class LeaseManager:
         # A scaler that wakes pools by this count sees the first call only if it was 0 before.
         self._meter.lease_waits.setdefault(self._key, Histogram())
 
-    # --- life
     def start(self) -> None:
         self._rebalancer.start()
 
@@ -96,7 +95,6 @@ class LeaseManager:
         if self._leaving:
             await asyncio.wait(set(self._leaving))
 
-    # --- called for requests
     def warm_at(self, model: str, now: float) -> Replica | None:
         """Return a replica at which a model seems to be resident, for a look at it without a lease. Raises Problem
         (busy) if no replica can be used."""
@@ -174,7 +172,6 @@ class LeaseManager:
             raise PolicyError("its replica is leaving")
         return await here.listing()
 
-    # --- for metrics
     def held(self, now: float) -> dict[str, int]:
         """Return the number of leases at each replica."""
         return {
@@ -195,7 +192,6 @@ class LeaseManager:
     def sleeps(self) -> bool:
         return self._config.wake_seconds is not None and not self.table.replicas
 
-    # --- acquiring
     async def _first_replica(self) -> None:
         """Wait for the first replica of a pool that sleeps, at most `wake_seconds`."""
         if self.sleeps:

@@ -78,7 +78,6 @@ class Tracer:
         self._resource = _attributes(resource | {"deployment.environment.name": environment})
         self._failing = False
 
-    # --- at a call's beginning
     def over_http(self, passed: bytes) -> tuple[Span, bytes]:
         """Return a request's span, and the header lines for the replica."""
         parents = _HTTP[b"traceparent"].findall(passed)
@@ -99,7 +98,6 @@ class Tracer:
             return Span(found[2].decode(), found[3].decode(), state, bool(int(found[4], 16) & 1))
         return Span(f"{random.getrandbits(128) or 1:032x}", "", "", random.random() < self._share)
 
-    # --- at its end
     def http_ended(self, span: Span, target: Target, version: str, status: int, call: Mapping[str, Any]) -> None:
         """Keep a request's span for export, if it is sampled. `version` is HTTP's, `call` the log record."""
         if not span.sampled:
@@ -154,7 +152,6 @@ class Tracer:
             }
         )
 
-    # --- in the background
     async def export(self) -> None:
         """Export the kept spans every `EXPORT_SECONDS`, for ever."""
         while True:

@@ -44,7 +44,6 @@ class Breaker:
         self._until = 0.0  # Infinite while health checks fail.
         self._trial: Trial | None = None
 
-    # --- requests
     def allows(self, now: float) -> bool:
         """Return whether a request may be sent. While a trial is in flight, no other request may."""
         return self.failures < FAILURES or (now >= self._until and self._trial is None)
@@ -79,7 +78,6 @@ class Breaker:
         self._until = now + self._pause
         self._pause = min(LONGEST_PAUSE, self._pause * 2)
 
-    # --- health checks
     def is_unresponsive(self) -> bool:
         """Return whether health checks fail."""
         return self._until == inf
@@ -105,7 +103,6 @@ class Breaker:
             self._opened, self._until, self._trial, self.failures = now, inf, None, FAILURES
         self.why = why
 
-    # --- reports
     def state(self, now: float) -> State:
         if self.failures < FAILURES:
             return "closed"

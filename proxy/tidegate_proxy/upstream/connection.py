@@ -242,7 +242,6 @@ class Connection(asyncio.BufferedProtocol):
             self._ended = True
             self.keep = self._parser.should_keep_alive()
 
-    # ---
     def usable(self) -> bool:
         """Return whether a connection that was idle for long can take a request: the replica may have closed it."""
         if not self.alive or self.transport.is_closing():

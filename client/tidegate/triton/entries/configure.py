@@ -24,10 +24,8 @@ class Options:
 
 
 def complete(reading: Reading, name: str, options: Options) -> Any:
-    """Return the ModelConfig of an entry. Raises UsageError if the options do not fit the file's contents.
-
-    Options override the file's tensors of the same name. Raises ValueError for a number that a ModelConfig cannot hold.
-    """
+    """Return the ModelConfig of an entry. Raises UsageError if the options do not fit the file's contents. Options
+    override the file's tensors of the same name. Raises ValueError for a number that a ModelConfig cannot hold."""
     config = ModelConfig(name=name)
     config.MergeFrom(reading.config)
     config.max_batch_size = options.max_batch_size or config.max_batch_size

@@ -53,10 +53,8 @@ _NO_PICKLE = (
 
 
 def detect(source: Path, framework: Framework | None = None) -> Framework:
-    """Return the framework of a model's file, or of a directory with a program. Runs nothing.
-
-    Raises UsageError, with a remedy, for a model of an unknown framework, or one that cannot be served as it is.
-    """
+    """Return the framework of a model's file, or of a directory with a program. Runs nothing. Raises UsageError, with a
+    remedy, for a model of an unknown framework, or one that cannot be served as it is."""
     if not source.exists():
         raise UsageError("it does not exist", where=source)
     if (source / CONFIG).is_file():

@@ -110,10 +110,8 @@ def _problem(failure: Exception, file: str) -> Finding:
 
 
 class _Scan:
-    """Walks the tokens of a text and their descriptors, for the places of fields and for errors.
-
-    Protobuf's own parser keeps no line numbers, and stops at the first error.
-    """
+    """Walks the tokens of a text and their descriptors, for the places of fields and for errors. Protobuf's own parser
+    keeps no line numbers, and stops at the first error."""
 
     def __init__(self, text: str, file: str) -> None:
         self.lines: dict[str, int] = {}

@@ -37,10 +37,8 @@ class NewEntry:
 def new_entry(
     name: str, source: Path, parent: Path, options: Options, *, framework: Framework | None = None
 ) -> NewEntry:
-    """Create the entry `name` in the directory `parent` from a model's file or directory.
-
-    The entry appears atomically, and nothing is overwritten. Raises UsageError, also if Triton would refuse the entry.
-    """
+    """Create the entry `name` in the directory `parent` from a model's file or directory. The entry appears atomically,
+    and nothing is overwritten. Raises UsageError, also if Triton would refuse the entry."""
     if not is_name(name):
         raise UsageError(f"{name!r} is not a valid name of a model", do=RULE)
     folder = parent / name
@@ -77,8 +75,7 @@ def new_entry(
 
 def staging(parent: Path, name: str) -> Path:
     """Return a new directory on the same file system. If possible, it is outside `parent`, which Triton may poll: it
-    treats every directory there as a model.
-    """
+    treats every directory there as a model."""
     above = parent.resolve().parent
     if os.access(above, os.W_OK) and above.stat().st_dev == parent.stat().st_dev:
         parent = above

@@ -123,11 +123,8 @@ def columns_of(source: Source) -> list[str]:
 
 
 def sample_of(given: Any, where: str, columns: Sequence[str] = ()) -> Sample:
-    """Convert inputs to a sample. Raises UsageError.
-
-    Columns of a table are matched by name, in the order of `columns`, and are one input each. The exported model gets
-    fractions as FP32. The original gets the inputs unchanged.
-    """
+    """Convert inputs to a sample. Raises UsageError. Columns of a table are matched by name, in the order of `columns`,
+    and are one input each. The exported model gets fractions as FP32. The original gets the inputs unchanged."""
     with failing("these inputs cannot be converted to tensors", where, _INPUTS):
         has_columns = isinstance(given, Mapping) and len(given) > 1
         if has_columns or (isinstance(given, list) and given and isinstance(given[0], Mapping)):

@@ -80,10 +80,8 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
 def check_data(
     entry: Entry, subject: str, where: str, folder: str, name: str, data_type: str, dims: Any, size: int
 ) -> Iterator[Finding]:
-    """Yield findings about a file with a tensor's data, whose elements have `size` bytes.
-
-    Each text is preceded by its length: four bytes, little-endian (infer_request.cc, ValidateBytesInputs).
-    """
+    """Yield findings about a file with a tensor's data, whose elements have `size` bytes. Each text is preceded by its
+    length: four bytes, little-endian (infer_request.cc, ValidateBytesInputs)."""
     sizes = {file.path: file.size for file in entry.files}
     yield from _needed(sizes, subject, where, folder, name)
     if (path := below(folder, name)) not in sizes or path is None:

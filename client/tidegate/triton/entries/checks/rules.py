@@ -133,10 +133,8 @@ def _torch(config: Any) -> Iterator[Finding]:
 
 
 def check_torch_inputs(config: Any, arguments: Sequence[str] | None) -> Iterator[Finding]:
-    """Yield inputs of TorchScript whose numbers repeat or have a gap. Inputs with names in `arguments` need none.
-
-    If a name is neither an argument nor numbered, the backend uses the order of config.pbtxt for all inputs.
-    """
+    """Yield inputs of TorchScript whose numbers repeat or have a gap. Inputs with names in `arguments` need none. If a
+    name is neither an argument nor numbered, the backend uses the order of config.pbtxt for all inputs."""
     places = {each.name: f"input[{at}].name" for at, each in enumerate(config.input)}
     places |= {each.name: "sequence_batching.control_input" for each in config.sequence_batching.control_input}
     places |= {each.input_name: "sequence_batching.state" for each in config.sequence_batching.state}

@@ -170,10 +170,8 @@ def _given(
 
 
 def check_state(entry: Entry, config: Any) -> Iterator[Finding]:
-    """Yield findings about the states of sequences and their initial data.
-
-    The rules follow GenerateInitialStateData of sequence_batch_scheduler.cc, and sequence_state.cc, of core.
-    """
+    """Yield findings about the states of sequences and their initial data. The rules follow GenerateInitialStateData of
+    sequence_batch_scheduler.cc, and sequence_state.cc, of core."""
     names: set[str] = set()
     gpu_only = all(group.kind == ModelInstanceGroup.KIND_GPU for group in config.instance_group)
     for number, state in enumerate(config.sequence_batching.state):

@@ -28,7 +28,6 @@ def of_production(objects: Objects) -> Objects:
 
 
 def changed(objects: str, danger: Danger, place: int) -> Objects:
-    """The objects of this JSON text, with one change."""
     _, places, change = danger
     made: Objects = json.loads(objects)
     change(places(made)[place])

@@ -89,7 +89,6 @@ class Environment:
         return f"inference-{self.name}"
 
     def install(self) -> None:
-        """Apply it with its callers' keys, without waiting."""
         namespace, *others = self.objects()
         keys = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "api-keys", "namespace": self.namespace}}
         self.machine.apply([namespace, {**keys, "stringData": {"tests": hash_line(self.key)}}, *others])
@@ -150,14 +149,12 @@ class Environment:
         return status, kind, body
 
     def proxy(self) -> str:
-        """Return the name of a ready proxy, for requests from there."""
         for pod in self.pods("inference-proxy"):
             if is_ready(pod):
                 return str(pod["metadata"]["name"])
         raise AssertionError("no proxy is ready")
 
     def addresses(self) -> dict[str, list[str]]:
-        """Return the addresses of the routing table's hosts, resolved in a proxy."""
         url = f"http://127.0.0.1:{proxy_process.ADMIN_PORT}/stand-in/addresses"
         found: dict[str, list[str] | None] = json.loads(self.run(self.proxy(), "proxy", "wget", "-q", "-O-", url))
         return {host: places or [] for host, places in found.items()}
@@ -169,7 +166,6 @@ class Environment:
         return f'"served_by":"{pod["metadata"]["name"]}"' in response
 
     def log(self, pod: Mapping[str, Any], container: str, start: int = 0) -> Log:
-        """Return the log of the first or a later start of a pod's container."""
         about = pod["metadata"]
         folder = self.machine.root / "pod-logs" / f"{about['namespace']}_{about['name']}_{about['uid']}" / container
         file = folder / f"{start}.log"

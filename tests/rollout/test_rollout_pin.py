@@ -37,7 +37,6 @@ def push(registry: str, tmp_path: Path) -> Push:
 
 @pytest.fixture
 def digests(push: Push, registry: str, edit: Edit) -> dict[str, str]:
-    """Push the definition's images to the registry, and name them there in the definition."""
     edit("registry.test/", f"{registry}/")
     names = ("triton", "proxy", "eviction-policy")
     return {f"{registry}/{name}:1": push(f"{name}:1", name) for name in names}

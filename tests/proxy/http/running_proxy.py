@@ -91,7 +91,6 @@ class Caller:
             self.body = await self.reader.read()
 
     async def ended(self) -> bool:
-        """Return whether the proxy closes the connection without sending anything else."""
         try:
             return await self.reader.read(1) == b""
         except ConnectionError:

@@ -181,14 +181,12 @@ async def test_a_server_is_ready_when_each_pool_that_models_are_in_can_be_called
 
 
 async def ready(here: RunningProxy, name: str) -> list[int]:
-    """Return the readiness of the server for admins and callers, and that of this model."""
     paths = ("/v2/health/ready", f"/v2/models/{name}/ready")
     statuses = [(await here.ask(request(path, method="GET"))).status for path in paths]
     return [(await readiness(here))[0], *statuses]
 
 
 def fails_calls(replica: Replica, seconds: float = 0.0) -> Breaker:
-    """Let calls that ended `seconds` ago open its breaker."""
     for _ in range(FAILURES):
         replica.breaker.failed(monotonic() - seconds)
     return replica.breaker

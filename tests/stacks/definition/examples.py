@@ -210,7 +210,6 @@ def assert_said_in_full(problem: Problem) -> None:
 
 
 def said_by(rule: Rule, text: str, monkeypatch: pytest.MonkeyPatch) -> list[Problem]:
-    """Return the problems that one rule finds in a definition."""
     with monkeypatch.context() as patch:
         for kind in ("HEADER_RULES", "STACK_RULES", "DEFINITION_RULES"):
             patch.setattr(rules, kind, tuple(each for each in getattr(rules, kind) if each is rule))

@@ -483,7 +483,6 @@ def definitions(before: Sequence[Tree], after: Sequence[Tree]) -> tuple[Tree, Tr
 
 
 def _past(definition: Tree, kind: str) -> dict[str, str]:
-    """Return new names by former names, for things of a kind."""
     pasts = mapping(definition, "formerly").items()
     return {name: what.removeprefix(f"{kind} ") for what, past in pasts if what.startswith(f"{kind} ") for name in past}
 

@@ -120,7 +120,6 @@ class TritonKind(ServerKind):
     def check_backend(
         self, model: str, entry_config: str, files: Collection["StoredFile"], backends: Collection[str] | None
     ) -> list[Finding]:
-        """Check the backend, given the configuration and the file list."""
         from .entries.checks.backends import check_server
         from .entries.entry import Entry
         from .entries.text import read_config

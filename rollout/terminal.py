@@ -1,7 +1,4 @@
-"""Output: results on standard output, progress on standard error, and commands to copy.
-
-Rich is imported only where it draws something, because that is slow.
-"""
+"""Results on standard output, progress on standard error, commands to copy. Rich is imported only if it draws."""
 
 import shlex
 import sys

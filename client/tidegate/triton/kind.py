@@ -1,7 +1,4 @@
-"""Triton as one kind of inference server.
-
-Methods import protobuf and gRPC when they run, because these imports take longer than most commands.
-"""
+"""Triton as a kind of server. Methods import protobuf and gRPC when they run, because that is slow."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping

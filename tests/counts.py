@@ -1,7 +1,5 @@
-"""The number of examples of a property: all in `make test-all`, an eighth in `make test`, FUZZ in `make fuzz`.
-
-`make test` uses the same examples in every run, so that it fails only because of a change.
-"""
+"""The number of examples of a property: all in `make test-all`, an eighth in `make test`, FUZZ in `make fuzz`. The
+examples of `make test` are the same in every run, so that it fails only because of a change."""
 
 import os
 
@@ -23,10 +21,8 @@ def choose_counts(*, thorough: bool) -> None:
 
 
 def examples(full: int) -> hypothesis.settings:
-    """Return Hypothesis' settings for a property with `full` examples in `make test-all`, without a deadline.
-
-    Use it as a decorator, or as the `parent` of other settings.
-    """
+    """Return Hypothesis' settings for a property with `full` examples in `make test-all`, without a deadline. Use it as
+    a decorator, or as the `parent` of other settings."""
     return hypothesis.settings(
         max_examples=full if _thorough else max(LEAST, full // 8),
         deadline=None,

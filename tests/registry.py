@@ -1,5 +1,3 @@
-"""A real image registry on loopback, and images to put there."""
-
 import io
 import subprocess
 import tarfile

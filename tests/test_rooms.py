@@ -61,7 +61,6 @@ def graph() -> dict[str, set[str]]:
 
 @cache
 def packages() -> dict[str, set[str]]:
-    """Return the table of CONTRIBUTING.md: for each package, the packages that it may import."""
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     return {package: set(re.findall(r"`([\w/.]+)`", others)) for package, others in ROW.findall(text)}
 

@@ -52,7 +52,7 @@ import os, numpy, tritonclient.grpc as triton
 client = triton.InferenceServerClient(os.environ["TIDEGATE_GRPC"])
 tensor = triton.InferInput("INPUT", [4], "FP32")
 tensor.set_data_from_numpy(numpy.arange(4, dtype=numpy.float32))
-headers = {"authorization": "Bearer " + os.environ["TIDEGATE_KEY"]}
+headers = {"authorization": "Bearer " + os.environ["TIDEGATE_API_KEY"]}
 print(client.infer("moose", [tensor], headers=headers).as_numpy("OUTPUT"))
 """
 
@@ -64,7 +64,6 @@ def to_try(platform: LocalEnvironment, seen: Prometheus | None = None) -> str:
     variables = {
         "TIDEGATE_URL": f"http://{proxy.http}",
         "TIDEGATE_GRPC": proxy.grpc,
-        "TIDEGATE_KEY": key,
         "TIDEGATE_API_KEY": key,
     }
     programs = {"tidegate": ("-m", "cli"), "python": ()}
@@ -111,4 +110,4 @@ def _recorded(seen: Prometheus) -> dict[str, str]:
 
 def _curl(model: str, operation: str, body: str, option: str) -> str:
     url = f'"$TIDEGATE_URL/v2/models/{model}/{operation}"'
-    return f"curl -s {option} {url} -H \"Authorization: Bearer $TIDEGATE_KEY\" -d '{body}'"
+    return f"curl -s {option} {url} -H \"Authorization: Bearer $TIDEGATE_API_KEY\" -d '{body}'"

@@ -85,7 +85,6 @@ def busy(made: Made, reason: str, number: float) -> None:
 
 
 def work(made: Made, name: str, queued: float, computed: float) -> None:
-    """Add the seconds that calls of a model waited and computed at the server."""
     made.grew("nv_inference_queue_duration_us", queued * 1e6, pod=POD, model=name, version="1")
     made.grew("nv_inference_compute_infer_duration_us", computed * 1e6, pod=POD, model=name, version="1")
 

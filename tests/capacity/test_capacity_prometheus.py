@@ -145,7 +145,6 @@ def server(remembered: tuple[Past, Path, float], tmp_path_factory: pytest.TempPa
 
 
 def matches(moments: list[float], calls: list[float]) -> bool:
-    """Whether these are the same calls, each at most one scrape away from its time."""
     pairs = zip(sorted(moments), sorted(calls), strict=True)
     return all(abs(moment - call) <= EVERY for moment, call in pairs)
 

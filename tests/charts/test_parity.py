@@ -15,7 +15,6 @@ from stacks.definition.environment import Domino
 from stacks.definition.proxy import IngressExposure
 from stacks.definition.servers import AwsIdentity
 from stacks.resolve import resolve
-from stacks.stack import Definition
 from stacks.validate import read_definition
 from tests.counts import examples
 from tests.strategies import definition_trees, read_tree
@@ -65,10 +64,7 @@ def test_helm_renders_any_valid_environment_as_the_components_declare_it(tree: T
 
 @pytest.fixture(scope="module")
 def everything() -> EnvironmentArgs:
-    return args_of(read_definition(ROOT / "tests/definitions/everything.yaml"))
-
-
-def args_of(definition: Definition) -> EnvironmentArgs:
+    definition = read_definition(ROOT / "tests/definitions/everything.yaml")
     return resolve(definition.stacks[0], definition.lock)
 
 

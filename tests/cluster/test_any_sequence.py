@@ -1,7 +1,5 @@
-"""Any sequence of commands, with both engines, over two clusters.
-
-No command deletes an object that the definition describes, or touches a cluster that it does not name.
-"""
+"""Any sequence of commands, with both engines, over two clusters. No command deletes an object that the definition
+describes, or touches a cluster that it does not name."""
 
 import os
 import random

@@ -10,10 +10,7 @@ WHAT_A_NAMESPACE_HAS = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "d
 
 
 def everything_in(site: Site, namespace: str) -> set[tuple[str, str]]:
-    """Return every object of a namespace, of every kind that can be listed, except events.
-
-    Objects that Kubernetes deletes with their owner or Service are not among them.
-    """
+    """Return a namespace's objects, except events, and those that Kubernetes deletes with their owner or Service."""
     answer = site.cluster.kubectl("api-resources", "--verbs=list", "--namespaced", "--output=name")
     kinds = [kind for kind in answer.stdout.split() if not kind.startswith("events")]
     found = site.cluster.get(",".join(kinds), namespace=namespace)

@@ -15,7 +15,6 @@ def fields(changes: list[ObjectChange]) -> dict[tuple[str, str, str], tuple[Any,
 
 
 def test_every_kind_of_drift_is_shown_and_reverted(site: Site) -> None:
-    """Fields and whole objects that were changed, added or removed."""
     site.up()
     site.kubectl("scale", "deployment", "inference-proxy", "--replicas=4")
     site.kubectl("set", "env", "statefulset/small-main", "--containers=triton", "LEAK=1")

@@ -124,7 +124,6 @@ class Place:
         return self.request(frontend, "/v1/chat/completions", sent)
 
     def instances(self, frontend: str) -> set[str]:
-        """The namespaces and ids of the workers that a frontend knows."""
         known = json.loads(self.request(frontend, "/health")[1] or "{}").get("instances", ())
         return {f"{one['namespace']} {one['instance_id']}" for one in known if one["endpoint"] == "generate"}
 

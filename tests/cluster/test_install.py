@@ -24,7 +24,6 @@ ROOT = Path(__file__).resolve().parents[2]
 MARK = "--- 8-8-8 ---"
 BLOCKS = examples("docs/install.md")
 (DEFINITION,) = [block.text for block in BLOCKS if block.language == "yaml"]
-FIRST_MODEL = "export MODELS="
 PACKAGES = ("", "contracts", "service", "policies/eviction", "client")
 
 
@@ -53,7 +52,7 @@ def test_the_commands_bring_the_platform_up_and_print_what_the_page_shows(
         "COLUMNS": "160",
     }
     commands = [block for block in BLOCKS if block.language == "sh" and block.runs]
-    commands = commands[: next(at for at, block in enumerate(commands) if block.text.startswith(FIRST_MODEL))]
+    commands = commands[: next(at for at, block in enumerate(commands) if block.text.startswith("export MODELS="))]
     with registry(tmp_path) as host:
         for name in (
             "nvidia/tritonserver:26.08-py3",
@@ -84,7 +83,7 @@ def test_the_commands_bring_the_platform_up_and_print_what_the_page_shows(
 def test_the_first_model_of_the_page_answers_as_the_page_shows(tmp_path: Path) -> None:
     model = routing.Model(name="double", server=ON_DEMAND, pool=POOL, footprint_bytes=1 << 28)
     made = LocalEnvironment(tmp_path, Plan(name="dev", models=(model,), callers=("notebooks",), preloads=False))
-    first, call = (block for block in BLOCKS if "MODELS=" in block.text or "$TIDEGATE_KEY" in block.text)
+    first, call = (block for block in BLOCKS if "MODELS=" in block.text or "$TIDEGATE_API_KEY" in block.text)
     folder = made.repository(ON_DEMAND)
     subprocess.run(["bash", "-euc", first.text.replace("/mnt/models", str(folder))], check=True, timeout=60)
     try:

@@ -174,10 +174,7 @@ def test_with_everything_switched_on_an_apply_of_the_same_changes_nothing(everyt
 
 
 def _versions(cluster: LocalCluster, objects: list[Object]) -> dict[tuple[str, str, str], Any]:
-    """Return each live object with its managed fields, without its status.
-
-    Controllers write the status at any time, which changes the version of an object.
-    """
+    """Return each live object with its managed fields, without its status, which controllers write at any time."""
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
     found = {}
     answer = cluster.kubectl("get", "-f", "-", "-o", "json", "--show-managed-fields", input=text)

@@ -16,7 +16,6 @@ NO_NODE_HAS_THAT = 'resources: {cpu: "5000", memory: 8Gi}'
 def test_a_waiting_pod_is_shown_with_the_schedulers_reason_and_ctrl_c_leaves_nothing_pending(
     site: Site,
 ) -> None:
-    """The user sees what is missing, and can stop. The next `up` continues."""
     site.edit("replicas: 1}\n      - {name: extra", f"replicas: 1, {NO_NODE_HAS_THAT}}}\n      - {{name: extra")
     process = site.start("--keep-going")
     output = read_until(process, "Insufficient cpu")

@@ -21,7 +21,6 @@ def up(site: Site) -> dict[str, Any]:
 
 
 def standing(site: Site) -> dict[str, Any]:
-    """Return the uid of every object in the cluster, and the start time of each pod's containers."""
     pods = {
         key[2]: (item["status"]["startTime"], [one["restartCount"] for one in item["status"]["containerStatuses"]])
         for key, item in site.objects("pods").items()

@@ -36,7 +36,6 @@ class Environment:
         return objects_of(read_definition(self.definition), STACK)
 
     def apply(self, objects: list[Object]) -> None:
-        """Apply objects and wait until their controllers have observed them."""
         self.cluster.apply(objects)
         until("the controllers saw it", self._noticed)
 

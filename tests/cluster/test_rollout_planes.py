@@ -75,7 +75,6 @@ class World(Site):
         return Ended(process.returncode, out, err)
 
     def warm(self, plane: str) -> int | None:
-        """The number of replicas of the pool in a plane, or None without the pool."""
         found = self.clusters[plane].get("statefulsets", namespace=self.namespace)
         return next((int(item["spec"]["replicas"]) for item in found), None)
 

@@ -193,7 +193,6 @@ class Site:
         return process
 
     def live(self, stack: str = "dev-lab") -> Live:
-        """Return a stack's live state, and the state after an `up`."""
         with patch.dict(os.environ, self.environment):
             return live_objects(self.cluster.context, [self.rendered(stack)])[stack]
 

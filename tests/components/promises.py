@@ -1,7 +1,5 @@
 """The promises of the objects of every environment: one function for each, whose name is the promise.
-
-`tests/guardrails` checks the guardrails, for our definitions and any valid one.
-"""
+`tests/guardrails` checks the guardrails, for our definitions and any valid one."""
 
 from collections.abc import Callable
 

@@ -67,7 +67,6 @@ def calls(wrong: int, protocol: str, status: str, begins: int = 60, lasting: int
 
 
 def until(value: str, minute: int = 20, before: str = "0", begins: int = 5) -> str:
-    """Return values that are `value` from the minute `begins` to `minute`, and `before` otherwise."""
     return f"{before}x{begins} {value}x{minute - begins - 1} {before}x200"
 
 
@@ -346,10 +345,7 @@ def promtool(*arguments: str | Path) -> str:
 
 
 def promtool_test(folder: Path, *series: dict[str, str], rules: Path | None = None, **tests: Any) -> str:
-    """Return the faults that promtool finds with these series, rules and `tests` in its own format.
-
-    promtool reads series and evaluates rules each minute.
-    """
+    """Return the faults that promtool finds: with a value a minute for each series, and `tests` in its own format."""
     test = {"interval": "1m", "input_series": series, **tests}
     files = [str(rules)] if rules else []
     file = folder / "test.json"

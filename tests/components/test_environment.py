@@ -30,10 +30,8 @@ DEFINITIONS = [ROOT / "stacks/inference.yaml", *sorted((ROOT / "tests/definition
 
 
 def declared(definition: Definition, stack: Stack) -> list[KubernetesObject]:
-    """Return the objects of a stack. Fail if an input for the engine is null.
-
-    The SDK drops nulls for mocks. The engine keeps them in its state, and a later update sends them.
-    """
+    """Return the objects of a stack. Fail if an input for the engine is null. The SDK drops nulls for mocks, but the
+    engine keeps them in its state, and a later update sends them."""
     found: list[str] = []
     register = MockMonitor.RegisterResource
 

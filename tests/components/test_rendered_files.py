@@ -1,5 +1,3 @@
-"""Rendered files pass kubeconform in strict mode, and are as reviewed."""
-
 from pathlib import Path
 
 from rollout.render import render

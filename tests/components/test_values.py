@@ -1,7 +1,5 @@
-"""The helpers with which components compute and write files, with known values.
-
-The rendered files of `expected`, and the chart, which equals them, test loops, branches and composition.
-"""
+"""The helpers with which components compute and write files, with known values. The rendered files of `expected`, and
+the chart, which equals them, test loops, branches and composition."""
 
 import json
 

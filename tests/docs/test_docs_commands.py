@@ -71,11 +71,7 @@ class Block:
         return [each.strip() for each in parts if each.strip() and not each.startswith((" ", "#"))]
 
 
-def blocks() -> list[Block]:
-    return [Block(page, *found) for page in PAGES for found in BLOCK.findall((ROOT / page).read_text("utf-8"))]
-
-
-BLOCKS = blocks()
+BLOCKS = [Block(page, *found) for page in PAGES for found in BLOCK.findall((ROOT / page).read_text("utf-8"))]
 LINES = sorted({(block.page, line) for block in BLOCKS for line in block.lines()})
 MAKE = [(page, line) for page, line in LINES if line.startswith("make ")]
 TIDEGATE = [(page, line) for page, line in LINES if line.startswith("tidegate ")]

@@ -1,7 +1,5 @@
-"""The commands of docs/models.md print what the page shows, with a real MLflow, Triton servers and proxies.
-
-This is the one test of a model's whole life in `make test`. The demo and tests/client/life have more.
-"""
+"""The commands of docs/models.md print what the page shows, with a real MLflow, Triton servers and proxies. This is the
+one test of a model's whole life in `make test`. The demo and tests/client/life have more."""
 
 import json
 import re

@@ -62,7 +62,6 @@ def test_the_simulator_finds_the_policy_by_the_name_in_the_definition(tmp_path: 
 
 
 def with_overlay(tmp_path: Path, overlay: str) -> Path:
-    """Write the reference definition with the page's lines in its environment dev."""
     tree = yaml.safe_load((ROOT / "stacks/inference.yaml").read_text("utf-8"))
     next(each for each in tree["environments"] if each["name"] == "dev").update(yaml.safe_load(overlay))
     file = tmp_path / "inference.yaml"

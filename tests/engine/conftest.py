@@ -40,7 +40,6 @@ def brought_up(engine: Engine, tmp_path_factory: pytest.TempPathFactory, worker_
 
 @pytest.fixture
 def project(brought_up: Project, tmp_path: Path) -> Iterator[Project]:
-    """A copy of the stacks, which one test may change."""
     copy = brought_up.copy(tmp_path / "project")
     yield copy
     copy.end_processes()

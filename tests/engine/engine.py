@@ -20,7 +20,6 @@ import yaml
 from tests.rollout.conftest import Ended
 
 ROOT = Path(__file__).resolve().parents[2]
-PROVIDER = "pulumi-resource-kubernetes"
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
 NOT_IN_A_COPY = shutil.ignore_patterns(
     ".*", "__pycache__", "build", "tests", "bench", "docs", "tools", "encryptionsalt"
@@ -45,7 +44,7 @@ def find_engine() -> Engine | str:
     pulumi = shutil.which("pulumi")
     if pulumi is None:
         return "there is no `pulumi` on the PATH"
-    if shutil.which(PROVIDER):
+    if shutil.which("pulumi-resource-kubernetes"):
         return Engine(pulumi, None)
     plugins = Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi") / "plugins"
     wanted = version("pulumi-kubernetes")

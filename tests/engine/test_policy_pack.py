@@ -10,7 +10,6 @@ PROD = "prod-east-rendered"
 
 
 def preview(project: Project, code: int) -> Ended:
-    """Preview production with the pack, which runs with the `python3` on the PATH."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     return project.pulumi("preview", "--stack", PROD, "--policy-pack", "policies/guardrails", code=code, PATH=path)
 

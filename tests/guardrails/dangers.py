@@ -22,7 +22,6 @@ Danger = tuple[str, Places, Change]
 
 
 def every(*kinds: str, having: str = "") -> Places:
-    """All objects of these kinds. With `having`, only those that contain this text."""
     return lambda stack: [each for each in stack if each["kind"] in kinds and having in json.dumps(each)]
 
 

@@ -25,7 +25,6 @@ PROXIES = ("app.kubernetes.io/name", "inference-proxy")
 
 
 def production(tree: Tree) -> Tree:
-    """The tree with all environments in production, and default guardrails."""
     environments = [{**each, "production": True} for each in tree["environments"]]
     return {key: value for key, value in tree.items() if key != "guardrails"} | {"environments": environments}
 

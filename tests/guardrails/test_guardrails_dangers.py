@@ -23,13 +23,11 @@ ALL = [(rule, danger) for rule, dangers in DANGERS.items() for danger in dangers
 
 
 def of_production(objects: Objects) -> Objects:
-    """The same objects with production's settings, without exceptions."""
     stacks.settings(objects, kind="production", severities=None, waivers=None)
     return objects
 
 
 def changed(objects: str, danger: Danger, place: int) -> Objects:
-    """The objects of this JSON text, with one change."""
     _, places, change = danger
     made: Objects = json.loads(objects)
     change(places(made)[place])

@@ -30,7 +30,6 @@ SPEC: dict[str, Any] = {
 
 
 def pod(**changes: Any) -> dict[str, Any]:
-    """A pod that meets the profile, with changed keys of its spec."""
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "it"}, "spec": {**SPEC, **changes}}
 
 

@@ -38,7 +38,6 @@ class Place:
     ports: tuple[Port, ...] = ()  # On which it is asked about.
 
     def peer(self) -> Object:
-        """As cyclonus reads it."""
         pod = {"Namespace": self.namespace, "NamespaceLabels": self.namespace_labels, "PodLabels": self.labels}
         return {"Internal": pod if self.namespace else None, "IP": self.ip}
 
@@ -83,7 +82,6 @@ def policies() -> list[Object]:
 
 
 def places() -> list[Place]:
-    """Every pod of both environments, and who lives around them."""
     return [*(place for name in ENVIRONMENTS for place in _of(name)), *OUTSIDE]
 
 

@@ -65,7 +65,6 @@ class Log:
         return self._events
 
     def lines(self) -> list[str]:
-        """Return the lines of a real process since the last call."""
         return [line.split(" ", 3)[3] for line in self.file.read().splitlines()]
 
     def names(self) -> list[str]:
@@ -90,7 +89,6 @@ class Environment:
         return f"inference-{self.name}"
 
     def install(self) -> None:
-        """Apply it with its callers' keys, without waiting."""
         namespace, *others = self.objects()
         keys = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "api-keys", "namespace": self.namespace}}
         self.machine.apply([namespace, {**keys, "stringData": {"tests": hash_line(self.key)}}, *others])
@@ -131,7 +129,6 @@ class Environment:
         )
 
     def pods(self, prefix: str) -> list[dict[str, Any]]:
-        """Return the pods with this prefix, without those that are terminating."""
         found = self.machine.get("pods", namespace=self.namespace)
         return [pod for pod in found if pod["metadata"]["name"].startswith(prefix) and stays(pod)]
 
@@ -152,14 +149,12 @@ class Environment:
         return status, kind, body
 
     def proxy(self) -> str:
-        """Return the name of a ready proxy, for requests from there."""
         for pod in self.pods("inference-proxy"):
             if is_ready(pod):
                 return str(pod["metadata"]["name"])
         raise AssertionError("no proxy is ready")
 
     def addresses(self) -> dict[str, list[str]]:
-        """Return the addresses of the routing table's hosts, resolved in a proxy."""
         url = f"http://127.0.0.1:{proxy_process.ADMIN_PORT}/stand-in/addresses"
         found: dict[str, list[str] | None] = json.loads(self.run(self.proxy(), "proxy", "wget", "-q", "-O-", url))
         return {host: places or [] for host, places in found.items()}
@@ -171,7 +166,6 @@ class Environment:
         return f'"served_by":"{pod["metadata"]["name"]}"' in response
 
     def log(self, pod: Mapping[str, Any], container: str, start: int = 0) -> Log:
-        """Return the log of the first or a later start of a pod's container."""
         about = pod["metadata"]
         folder = self.machine.root / "pod-logs" / f"{about['namespace']}_{about['name']}_{about['uid']}" / container
         file = folder / f"{start}.log"
@@ -186,13 +180,11 @@ def container_status(pod: Mapping[str, Any], container: str) -> Mapping[str, Any
 
 
 def condition(pod: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """Return a condition of a pod, or an empty one if it is not set."""
     found: Mapping[str, Any] = next((one for one in pod["status"].get("conditions", []) if one["type"] == kind), {})
     return found
 
 
 def is_ready(pod: Mapping[str, Any]) -> bool:
-    """Return whether a pod is in the endpoints of its Services."""
     return condition(pod, "Ready").get("status") == "True"
 
 
@@ -221,6 +213,5 @@ def served(log: Log) -> tuple[int, set[str]]:
 
 
 def lost(log: Log) -> list[str]:
-    """Return the reasons of up to ten lost calls, and the number of all calls."""
     reasons = [f"{event.at} {event.details['why']}" for event in log.events() if event.name == "lost"]
     return [*reasons[:10], f"{len(reasons)} of {served(log)[0] + len(reasons)}"] if reasons else []

@@ -44,8 +44,6 @@ def main(folder: Path, packages: Path, *archives: Path) -> None:
 
 
 class Inside:
-    """The programs of a node, started one after the other."""
-
     def __init__(self, folder: Path, debian: Unpacked) -> None:
         self.folder = folder
         self.debian = debian

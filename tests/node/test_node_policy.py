@@ -127,7 +127,6 @@ def test_a_triton_that_it_wants_restarted_is_started_again_once_and_it_goes_on_i
 def test_a_pod_that_goes_leaves_the_names_first_then_triton_drains_and_the_policy_goes_last(
     environment: Environment,
 ) -> None:
-    """Nothing has to kill one of them."""
     pod, host = environment.pod(POD), f"ondemand-main-headless.{environment.namespace}.svc"
     address, grace = pod["status"]["podIP"], pod["spec"]["terminationGracePeriodSeconds"]
     server = environment.log(pod, "triton", container_status(pod, "triton")["restartCount"])

@@ -118,6 +118,5 @@ def test_a_rolling_restart_under_load_loses_no_call_and_stopping_proxies_serve_l
 
 
 def names(proxied: Environment) -> set[str]:
-    """Return the existing proxies, including those that are terminating."""
     found = proxied.machine.get("pods", namespace=proxied.namespace)
     return {name for pod in found if (name := pod["metadata"]["name"]).startswith("inference-proxy")}

@@ -173,10 +173,8 @@ async def test_what_tls_keeps_of_answers_and_of_what_comes_counts(tmp_path: Path
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Free only unreferenced objects. Cycles stay, because with few new objects they stay for long.
-
-    Older objects are frozen. They are not `left`, and scanning all of them would block the loop.
-    """
+    """Free only unreferenced objects. Cycles stay, because with few new objects they stay for long. Older objects are
+    frozen. They are not `left`, and scanning all of them would block the loop."""
     gc.collect()
     gc.freeze()
     gc.disable()

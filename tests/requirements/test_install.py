@@ -14,7 +14,6 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def nothing(tmp_path: Path) -> Path:
-    """A requirements file that asks for nothing, so that pip asks nobody."""
     path = tmp_path / "run.txt"
     path.write_text("")
     return path

@@ -56,7 +56,6 @@ def lines(page: str) -> list[list[str]]:
 
 
 def packages(page: str) -> set[str]:
-    """Return the folders of the packages among them."""
     return {word.removeprefix("./").partition("[")[0] for word in documented(page)}
 
 

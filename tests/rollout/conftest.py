@@ -58,7 +58,6 @@ LOCK = "images:\n" + "".join(
 
 
 def made(kind: str, name: str = "it", **parts: Any) -> dict[str, Any]:
-    """A Kubernetes object in the namespace `ns`."""
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "ns"}, **parts}
 
 

@@ -40,7 +40,6 @@ def inside(kind: str, where: Object) -> Object:
 
 
 def stack_in(*arguments: Any, **more: Any) -> list[Object]:
-    """The objects of a namespace: a running workload, and a volume's claim."""
     where = namespace(*arguments, **more)
     return [where, inside("StatefulSet", where), inside("PersistentVolumeClaim", where)]
 

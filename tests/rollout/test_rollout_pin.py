@@ -32,13 +32,11 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def push(registry: str, tmp_path: Path) -> Push:
-    """Push an image whose only file holds this text, and return its digest."""
     return lambda name, text: registries.push(f"{registry}/{name}", text, tmp_path)
 
 
 @pytest.fixture
 def digests(push: Push, registry: str, edit: Edit) -> dict[str, str]:
-    """Push the definition's images to the registry, and name them there in the definition."""
     edit("registry.test/", f"{registry}/")
     names = ("triton", "proxy", "eviction-policy")
     return {f"{registry}/{name}:1": push(f"{name}:1", name) for name in names}

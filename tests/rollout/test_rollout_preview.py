@@ -83,13 +83,10 @@ def test_a_new_name_without_formerly_is_reported_and_the_stack_compared_with_the
 
 @pytest.fixture
 def page(tmp_path: Path) -> Path:
-    """The path of the page for reviewers. Its directory does not exist yet."""
     return tmp_path / "pages" / "preview.md"
 
 
 class Repository:
-    """A git repository with the definition in its first commit."""
-
     def __init__(self, folder: Path, definition: Path, page: Path, call: Call) -> None:
         self.folder, self.page, self.call = folder, page, call
         self.definition = folder / "definitions/two.yaml"

@@ -22,10 +22,8 @@ EVERYTHING = yaml.safe_load(Path("tests/definitions/everything.yaml").read_text(
 
 
 def rendered(stack: Stack, definition: Definition) -> dict[tuple[str, str], Any]:
-    """Return a stack's objects without the places that contain current names.
-
-    They are the annotation of the definition, the routing table, TLS files, and the queries of autoscalers.
-    """
+    """Return a stack's objects without the places that contain current names: the definition's annotation, the routing
+    table, TLS files, and the autoscalers' queries."""
     objects = {(item["kind"], item["metadata"]["name"]): item for item in render(stack, definition).objects}
     for (kind, name), item in objects.items():
         item["metadata"].get("annotations", {}).pop(ANNOTATION, None)
@@ -54,7 +52,6 @@ def test_no_object_of_any_definition_is_made_anew_for_a_name(tree: Tree) -> None
 
 
 def test_tables_and_clients_have_the_names_of_now() -> None:
-    """All of them: no reference leads to a name that was."""
     definition = read_tree(renamed(EVERYTHING))
     (stack,) = definition.stacks
     (table,) = (

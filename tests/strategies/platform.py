@@ -13,7 +13,6 @@ GROUPS = ["data-scientists", "model-endpoints", "team-a"]
 
 
 def names(longest: int = 12) -> st.SearchStrategy[str]:
-    """DNS labels that start with a letter."""
     return st.from_regex(re.compile(rf"[a-z]([-a-z0-9]{{0,{longest - 2}}}[a-z0-9])?", re.ASCII), fullmatch=True)
 
 
@@ -138,7 +137,6 @@ def pools(name: str) -> st.SearchStrategy[Tree]:
 
 
 def _ran(pool: Tree) -> Tree:
-    """Return a pool without settings of a policy if none runs."""
     return {key: said for key, said in pool.items() if key != "policyResources" or pool["loading"]["mode"] != "preload"}
 
 
@@ -227,7 +225,6 @@ def engines(draw: st.DrawFn, name: str, dataset_names: list[str]) -> Tree:
 
 
 def single_devices() -> st.SearchStrategy[Tree]:
-    """A placement of one device, or none."""
     return placements().map(lambda placement: {**placement, "count": 1} if placement["kind"] == "gpu" else placement)
 
 

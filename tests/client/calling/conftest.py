@@ -24,7 +24,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def write_keyed(root: Path, triton: Triton, models: Sequence[str | routing.Model], key: str) -> Path:
-    """Write the files of a proxy in front of a Triton, whose caller has this API key. Return the directory."""
     write_tables(root, routing_table(triton.http_port, triton.grpc_port, models), access_table())
     write_key(root, key)
     return root

@@ -159,7 +159,6 @@ class Answers:
 
 
 def context(known: Environments, papers: Papers, answers: Answers, dataset: Path) -> Context:
-    """Return the context of operations, with this proxy for every data plane."""
     proxies: Any = {plane.proxy_url: answers for of in known.environments for plane in of.planes}
     registry: Any = papers
     return Context(known, registry, Mounts(datasets={"models": dataset}), wait_seconds=5, _proxies=proxies)

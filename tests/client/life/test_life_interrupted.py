@@ -52,11 +52,8 @@ _processes.set_forkserver_preload([__name__])
 
 
 def killed(model: str, version: int, point: str) -> bool:
-    """Deploy to dev in a process that dies at a point. Return whether it reached that point.
-
-    A point is `before` or `after`, and a method such as `Registry.fetch` or a step of `publishing.steps`. The suffix
-    `#2` means the second time.
-    """
+    """Deploy to dev in a process that dies at a point. Return whether it reached that point. A point is `before` or
+    `after`, and a method such as `Registry.fetch` or a step of `publishing.steps`. `#2` means the second time."""
     process = _processes.Process(target=_run, args=(dict(os.environ), model, version, point))
     process.start()
     process.join()

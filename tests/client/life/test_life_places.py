@@ -27,8 +27,6 @@ from .test_life_target import MODEL, dataset, known, plane
 
 
 class Both(Answers):
-    """Two Tritons, both of which have loaded the versions of one repository."""
-
     def _served(self, model: str) -> tuple[int, ...]:
         return tuple(set.intersection(*(set(of(each, model)[0]) for each in self.repository)))
 

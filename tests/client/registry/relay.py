@@ -39,7 +39,6 @@ class Relay:
         return self.front.requests
 
     def sent(self, method: str, part: str) -> list[str]:
-        """Return the requested paths of a method that contain a text."""
         return [each.path for each in self.requests if each.line.startswith(f"{method} ") and part in each.path]
 
     def pass_on(self, caller: Caller) -> None:

@@ -1,5 +1,3 @@
-"""A registration that is interrupted, or whose entry changes, leaves nothing incomplete. Memory use stays flat."""
-
 import subprocess
 import sys
 from pathlib import Path

@@ -37,8 +37,6 @@ def version(world: World, root: Path) -> RegisteredVersion:
 
 @dataclass
 class Fetch:
-    """A version, fetched through the relay to a directory."""
-
     registry: Registry
     version: RegisteredVersion
     root: Path
@@ -74,7 +72,6 @@ def put(world: World, version: RegisteredVersion, path: str, content: bytes) -> 
 
 
 def only(part: str, change: Callable[[Answer], None]) -> Callable[[str, str, Answer], None]:
-    """Return a fault for responses whose path contains a text."""
     return lambda _method, path, answer: change(answer) if part in path else None
 
 

@@ -35,7 +35,6 @@ class Cli:
     variables: dict[str, str]
 
     def run(self, *words: str, stdin: str | None = None, code: int = 0) -> str:
-        """Run a command that ends with this exit code. Return its output."""
         done = CliRunner().invoke(app, list(words), input=stdin)
         assert done.exit_code == code, (done.output, done.exception)
         return done.stdout if code == 0 else done.output

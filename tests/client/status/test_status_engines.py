@@ -76,13 +76,9 @@ def run(seen: dict[str, str], *words: str) -> str:
     return done.output
 
 
-def by_name(models: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {each["model"]: each for each in models}
-
-
 def test_status_shows_ready_versions_and_hides_models_of_others(seen: dict[str, str]) -> None:
     [plane] = json.loads(run(seen, "status", "--json"))
-    found = by_name(plane["models"])
+    found = {each["model"]: each for each in plane["models"]}
     assert {name: each["state"] for name, each in found.items()} == {"chat": "resident", "plain": "resident"}
     assert (found["chat"]["versions"], found["chat"]["missing"]) == ([3], [4])
     assert "4 (not ready)" in run(seen, "status")

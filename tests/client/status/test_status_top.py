@@ -135,10 +135,6 @@ def overview(plane: str, *models: dict[str, Any], **more: Any) -> PlaneOverview:
     return PlaneOverview.model_validate(message | more)
 
 
-def drawn(width: int, *models: dict[str, Any], live: bool) -> list[str]:
-    return lines_of([overview("east", *models)], width, 15, live=live)
-
-
 def lines_of(planes: list[PlaneOverview], width: int, rows: int, *, live: bool) -> list[str]:
     to = Console(file=io.StringIO(), width=width, height=40, force_terminal=True, color_system=None)
     to.print(Group(*_shown(planes, width, rows, live=live)))
@@ -162,7 +158,8 @@ def test_every_environment_and_the_legend_fit_into_the_terminal(height: int) -> 
 def test_at_every_width_a_model_its_state_and_since_when_are_whole_and_why_is_wide_enough_to_be_read(
     width: int, live: bool
 ) -> None:
-    lines = drawn(width, model("unicorn", "quarantined", why=FULL, busy=79, **WORDS), model("ant", **WORDS), live=live)
+    unicorn = model("unicorn", "quarantined", why=FULL, busy=79, **WORDS)
+    lines = lines_of([overview("east", unicorn, model("ant", **WORDS))], width, 15, live=live)
     assert max(map(len, lines)) <= width
     assert any(line.startswith("█ ▓ ▒ separate models") for line in lines)
     [head] = [line for line in lines if line.startswith("MODEL")]

@@ -24,13 +24,11 @@ from tests.processes import marked
 from tests.proxy.rigs.pytest_rigs import not_run
 
 ROOT = Path(__file__).resolve().parents[3]
-SHARED_MEMORY = Path("/dev/shm")
 WALK_SECONDS = 400  # The timeout, on a busy machine.
 UP_SECONDS = 120.0
 GONE_SECONDS = 40.0
 SCRAPED_SECONDS = 1.0
 WIDTH = 130  # of the picture of `tidegate top`, in characters
-DRAWS = bool(os.environ.get("DRAW"))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -45,7 +43,7 @@ def nothing_is_left(tmp_path: Path, pid: int) -> None:
     while (left := marked(str(tmp_path))) and time.monotonic() < end:
         time.sleep(0.2)
     assert not left
-    assert not list(SHARED_MEMORY.glob(f"tidegate_{pid}_*"))
+    assert not list(Path("/dev/shm").glob(f"tidegate_{pid}_*"))
 
 
 @contextmanager
@@ -147,7 +145,7 @@ def test_the_printed_commands_work(shown: Shown) -> None:
         assert re.search(r"canary .*resident", paste(status))
         assert re.search(r"canary .*resident", paste(top))
         coloured = paste(f"export COLUMNS={WIDTH} FORCE_COLOR=1 && {top}")
-        if DRAWS:
+        if os.environ.get("DRAW"):
             draw("top", coloured, "tidegate top", WIDTH)
         picture = (PICTURES / "top.svg").read_text("utf-8")
         assert all(name in picture for name in ("MODEL", "STATE", "LAST", "canary", "unicorn")), "DRAW=1 draws it again"

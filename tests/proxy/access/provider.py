@@ -1,5 +1,3 @@
-"""A fake Domino server on this machine that can be made to fail."""
-
 import base64
 import json
 import time

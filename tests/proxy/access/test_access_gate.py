@@ -165,8 +165,6 @@ questions = st.tuples(
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["rules", "routes", "keys"]), st.integers(0, 2)) | questions, max_size=40))
 def test_memory_never_changes_a_decision(steps: list[Any]) -> None:
-    """A used authorizer decides as a new one does, whatever happened before."""
-
     async def outcome(authorizer: Authorizer, question: Any) -> Any:
         try:
             grant = authorizer.known(question[0], (*question[1:], None)) or await authorizer.ask(*question)

@@ -1,7 +1,5 @@
-"""`python -m tests.proxy.attacks` runs every attack with one and with many attackers, and prints the effects.
-
-With arguments, it runs only the attacks whose names contain one of them.
-"""
+"""`python -m tests.proxy.attacks` runs every attack with one and with many attackers, and prints the effects. With
+arguments, it runs only the attacks whose names contain one of them."""
 
 import sys
 import tempfile

@@ -194,7 +194,6 @@ class Arena:
         return Row(attack, number, seconds, before, peak, after, *noticed, result["did"], left, result["error"])
 
     def _begun(self) -> int:
-        """Return how many calls have reached the bystander's replica, and how many streams the engine."""
         return int(_get(self.replica, "/begun")) + int(json.loads(_get(self.engine, "/words"))["begun"])
 
     def _left(self) -> dict[str, float]:

@@ -73,7 +73,6 @@ class Attacker:
             time.sleep(0.05)
 
     def over_and_over(self, attack: Callable[[], object]) -> None:
-        """Attack again whenever the proxy closes a connection or has answered."""
         while self.goes_on:
             with suppress(OSError):
                 attack()

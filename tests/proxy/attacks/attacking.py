@@ -1,7 +1,5 @@
-"""A process of attackers, each a thread. It reads commands from standard input: `<attack> <number> <seconds>`.
-
-It answers each with a line of JSON: what they did, and the first error other than a closed connection.
-"""
+"""A process of attackers, each a thread. It reads commands from standard input: `<attack> <number> <seconds>`. It
+answers each with a line of JSON: what they did, and the first error other than a closed connection."""
 
 import json
 import resource

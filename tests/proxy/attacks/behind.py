@@ -1,7 +1,5 @@
-"""A replica in a separate process. The model's name selects its behaviour: `hang`, `slow`, `large`, or none of them.
-
-It is also an engine with OpenAI's API, and a Triton server with an eviction policy.
-"""
+"""A replica in a separate process. The model's name selects its behaviour: `hang`, `slow`, `large`, or none of them. It
+is also an engine with OpenAI's API, and a Triton server with an eviction policy."""
 
 import asyncio
 

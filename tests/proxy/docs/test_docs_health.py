@@ -1,7 +1,5 @@
-"""The health table of docs/proxy-api.md matches the proxy's responses in every situation.
-
-Stand-ins for Triton servers are processes that tests kill and stop. No request is sent before the proxy knows them.
-"""
+"""The health table of docs/proxy-api.md matches the proxy's responses in every situation. Stand-ins for Triton servers
+are processes that tests kill and stop. No request is sent before the proxy knows them."""
 
 import asyncio
 import os

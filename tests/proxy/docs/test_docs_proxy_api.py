@@ -76,7 +76,7 @@ def reader(real_triton: Triton, tmp_path_factory: pytest.TempPathFactory) -> Ite
     models = [split if model.name == "versions" else model.name for model in MODELS]
     table = routing_table(real_triton.http_port, real_triton.grpc_port, models)
     with keyed_proxy(tmp_path_factory.mktemp("reader"), table, caller=CALLER) as (running, key):
-        yield {"TIDEGATE_URL": f"http://{running.http}", "TIDEGATE_GRPC": running.grpc, "TIDEGATE_KEY": key}
+        yield {"TIDEGATE_URL": f"http://{running.http}", "TIDEGATE_GRPC": running.grpc, "TIDEGATE_API_KEY": key}
 
 
 def has_curl() -> bool:

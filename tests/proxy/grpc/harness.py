@@ -214,8 +214,6 @@ def infer_request(model: str = "echo", data: bytes = b"tensor", **more: Any) -> 
 
 
 class Talk:
-    """A stream that the test writes to and reads from in turn."""
-
     def __init__(self, rig: "Rig", *metadata: tuple[str, str], timeout: float | None = None, token: str = "") -> None:
         self._queue: Queue[Any] = Queue()
         sent = rig.metadata(*metadata, token=token)

@@ -26,7 +26,6 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 
 def held(running: Rig) -> int:
-    """Return the counted bytes without those of the connections."""
     memory, connections = running.proxy.shared.memory, running.proxy.grpc.connections
     return memory.strangers.held + memory.callers.held - sum(each.base_bytes for each in connections)
 

@@ -244,10 +244,9 @@ def test_a_callers_goaway_ends_no_call_in_flight(running: Rig) -> None:
 
 content = st.binary(max_size=40) | st.sampled_from([request(), b"\0\0\0\0\5hello", WINDOW_1, b"\0" * 8])
 any_frame = st.builds(frame, st.integers(0, 10), st.integers(0, 255), st.integers(0, 7), content)
-chaos = st.lists(any_frame, max_size=30)
 
 
-@given(chaos)
+@given(st.lists(any_frame, max_size=30))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_arbitrary_frames_affect_no_other_caller(running: Rig, frames: list[bytes]) -> None:
     peer = Peer(running).send(*frames)

@@ -19,7 +19,6 @@ MANY = 2 * h2.MOST_CONTROL_FRAMES
 
 
 async def link() -> tuple[UpstreamConnection, Mock]:
-    """Return a connection to a replica that has sent its settings, and the transport that it writes to."""
     made, transport = UpstreamConnection(), Mock(spec=asyncio.Transport, get_extra_info=Mock(return_value=Mock()))
     made.connection_made(transport)
     made.data_received(frame(SETTINGS))

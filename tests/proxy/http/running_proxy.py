@@ -91,7 +91,6 @@ class Caller:
             self.body = await self.reader.read()
 
     async def ended(self) -> bool:
-        """Return whether the proxy closes the connection without sending anything else."""
         try:
             return await self.reader.read(1) == b""
         except ConnectionError:
@@ -192,10 +191,8 @@ def model(
 def routing_table(
     models: Sequence[str | routing.Model] = (MODEL,), *more: Mapping[str, Any], **pool: Any
 ) -> routing.RoutingTable:
-    """Return a table with these models of one server, by default in its pool `main`.
-
-    `pool` are the settings of that pool, `more` those of other pools.
-    """
+    """Return a table with these models of one server, by default in its pool `main`. `pool` are the settings of that
+    pool, `more` those of other pools."""
     usual = {"name": "main", "host": "pool.test", "http_port": 8000, "grpc_port": 8001, "loading": "preload"} | pool
     pools = tuple(routing.Pool.model_validate({**usual, **each}) for each in ({}, *more))
     server = routing.Server(name="vision", kind="triton", pools=pools)

@@ -76,7 +76,6 @@ async def test_a_connection_is_not_reused_after_connection_close(here: RunningPr
 
 @pytest.mark.parametrize("more", [b"x", head(b"Content-Length: 6") + b"smu", head(b"Content-Length: 3") + b"two"])
 async def test_bytes_after_a_response_are_dropped(tmp_path: Path, more: bytes) -> None:
-    """Neither the next caller on the connection nor a waiting caller gets the extra bytes."""
     act = raw(head(b"Content-Length: 2") + b"ok" + more)
     async with served(tmp_path, act, concurrency=1) as here:
         for _ in range(2):

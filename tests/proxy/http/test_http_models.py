@@ -28,10 +28,8 @@ def calls(replica: Upstream) -> list[Asked]:
 
 
 async def spread(here: RunningProxy, first: Upstream, body: Callable[[int], bytes]) -> None:
-    """Send each sequence's request several times, all to one replica, until both replicas have had a sequence.
-
-    Ports are random, and so are the replicas of sequences. All sequences go to one replica in one of 2**63 runs.
-    """
+    """Send each sequence's request several times, all to one replica, until both replicas have had a sequence. Ports
+    are random, and so are the replicas of sequences. All sequences go to one replica in one of 2**63 runs."""
     used: set[int] = set()
     for number in range(1, 65):
         where: set[int] = set()

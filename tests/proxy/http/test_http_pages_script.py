@@ -59,7 +59,6 @@ class Browser:
     context: Any
 
     def answers(self, status: int = 0, body: str = "") -> None:
-        """Set the next responses. Without a status there is no response."""
         self.context.eval(f"answer = {json.dumps({'status': status, 'body': body} if status else None)}")
 
     def run(self, script: str) -> None:

@@ -43,7 +43,6 @@ class Bank:
         return {"access": access_table([self.provider]), "domino_principal_url": self.domino}
 
     async def statuses(self, here: RunningProxy) -> tuple[int, int]:
-        """Return the statuses for a caller with a token of the issuer, and for one with a key of Domino."""
         token = self.provider.token("alice", [GROUP])
         by_token = await here.ask(request("/whoami", method="GET", key=None, Authorization=f"Bearer {token}"))
         by_key = await here.ask(request("/whoami", method="GET", key=None, X_Domino_Api_Key=KEY))

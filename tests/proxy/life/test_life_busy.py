@@ -18,10 +18,8 @@ HELD = 0.25  # Seconds of CPU time for a probe. A scrape of so many models takes
 
 
 def get(here: RunningProxy, path: str) -> tuple[float, bytes]:
-    """Query the admin port from another thread. Return the duration and the body.
-
-    The duration is CPU time of this process, which serves the port too. Other processes share the clock's time.
-    """
+    """Query the admin port from another thread. Return the duration and the body. The duration is CPU time of this
+    process, which serves the port too, because other processes share the clock's time."""
     begin = time.process_time()
     asking = http.client.HTTPConnection("127.0.0.1", here.proxy.ports["admin"], timeout=60)
     asking.request("GET", path)

@@ -146,7 +146,7 @@ def test_errors_are_those_that_the_client_knows(here: Place) -> None:
 def test_the_example_of_the_page_prints_what_it_says(here: Place) -> None:
     section = PAGE.split("\n## OpenAI's API\n")[1].split("\n## ")[0]
     [(program, shown)] = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", section, re.DOTALL)
-    variables = os.environ | {"TIDEGATE_URL": f"http://{here.proxy.http}", "TIDEGATE_KEY": here.keys["reader"]}
+    variables = os.environ | {"TIDEGATE_URL": f"http://{here.proxy.http}", "TIDEGATE_API_KEY": here.keys["reader"]}
     done = subprocess.run([sys.executable, "-c", program], env=variables, capture_output=True, text=True, check=False)
     assert (done.stdout, done.returncode) == (shown, 0), done.stderr
 

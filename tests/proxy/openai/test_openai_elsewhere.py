@@ -100,7 +100,6 @@ def calls(replica: Upstream) -> int:
 
 @asynccontextmanager
 async def two(root: Path, act: Act) -> AsyncIterator[tuple[RunningProxy, Upstream, Upstream]]:
-    """A proxy, a replica that does this, and one that responds."""
     async with upstream(act) as one, upstream() as other, running_proxy(root, one, other, table=table(MODELS)) as here:
         await until(lambda: len(here.pool.replicas) == 2)
         yield here, one, other

@@ -58,7 +58,6 @@ def attacking(place: Proxy, keys: list[str], attack: str) -> Iterator[None]:
 
 
 def cancelled(place: Proxy) -> float:
-    """Return the number of calls that callers have cancelled, over gRPC or by disconnecting over HTTP."""
     with urllib.request.urlopen(f"http://{place.admin}/metrics") as answer:
         families = [*text_string_to_metric_families(answer.read().decode())]
     samples = [sample for family in families if family.name == NAME for sample in family.samples]

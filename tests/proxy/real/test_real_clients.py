@@ -47,10 +47,6 @@ def infer(model: str, inputs: Callable[[Any], list[Any]] = add_sub, **more: Any)
     return lambda c, h, k: c.infer(model, inputs(k), headers=h, **more)
 
 
-def picture(k: Any) -> list[Any]:
-    return [tensor(k, "INPUT", PICTURE, "FP32")]
-
-
 def three(k: Any) -> list[Any]:
     return [tensor(k, "INPUT", THREE, "INT32")]
 
@@ -76,7 +72,7 @@ CALLS: dict[str, Call] = {
     "asked outputs": lambda c, h, k: c.infer(
         "add_sub", add_sub(k), outputs=[k.InferRequestedOutput("OUTPUT1")], headers=h
     ),
-    "600 KB": infer("echo", picture),
+    "600 KB": infer("echo", lambda k: [tensor(k, "INPUT", PICTURE, "FP32")]),
     "6 MB": infer("echo", lambda k: [tensor(k, "INPUT", numpy.tile(PICTURE, 10), "FP32")]),
     "words": infer("echo_bytes", lambda k: [tensor(k, "INPUT", WORDS, "BYTES")]),
     "nothing in a tensor": infer("echo", lambda k: [tensor(k, "INPUT", PICTURE[:0], "FP32")]),
@@ -129,7 +125,6 @@ def plain(found: Any) -> Any:
 
 
 def sides(front: Front, way: str) -> list[tuple[str, Headers]]:
-    """Return address and headers for direct calls, and for calls through the proxy."""
     protocol = way.partition(".")[0]
     return [(getattr(front.triton, protocol), {}), (getattr(front.proxy, protocol), front.credential)]
 

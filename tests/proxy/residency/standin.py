@@ -1,7 +1,5 @@
-"""A stand-in for a Triton server and its eviction policy. It keeps the contract of leases, and fails on command.
-
-Each has a separate loopback address, because all replicas of a pool have the same ports.
-"""
+"""A stand-in for a Triton server and its eviction policy. It keeps the contract of leases, and fails on command. Each
+has a separate loopback address, because all replicas of a pool have the same ports."""
 
 import asyncio
 import json

@@ -16,7 +16,6 @@ pytestmark = pytest.mark.anyio
 
 
 def in_rank(model: str, here: list[Site]) -> list[Site]:
-    """Return the replicas in the order that every proxy has for a model."""
     by_name = {f"{site.host}:{site.triton.port}": site for site in here}
     return [by_name[name] for name in ranked(model, by_name)]
 

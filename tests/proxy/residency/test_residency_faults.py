@@ -20,7 +20,6 @@ def wrong(here: list[Site]) -> list[str]:
 
 
 def give_back(here: Estate, site: Site) -> ReplicaLeases:
-    """Make the proxy give back its lease on `a` at a replica. Return its leases there."""
     policy = policy_of(here, site)
     policy.drop(policy.leases["a"])
     policy.silent = 0

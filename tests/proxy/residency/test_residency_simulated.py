@@ -1,7 +1,5 @@
-"""The proxies' lease code against the eviction policy's core, in simulated time.
-
-Whatever happens, no leased model is unloaded, a request begins only where its model is, and none waits for ever.
-"""
+"""The proxies' lease code against the eviction policy's core, in simulated time. Whatever happens, no leased model is
+unloaded, a request begins only where its model is, and none waits for ever."""
 
 import asyncio
 from collections.abc import Iterator

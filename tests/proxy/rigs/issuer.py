@@ -119,10 +119,7 @@ def json_reply(found: Any) -> Reply:
 
 @contextmanager
 def answering(answer: Callable[[str, Mapping[str, str]], Reply], certificate: Path | None = None) -> Iterator[str]:
-    """Run a server on the loopback interface that answers each GET by its path and headers. Yield its URL.
-
-    `certificate` is a directory with a TLS certificate, for https.
-    """
+    """Answer each GET by its path and headers, at the yielded URL. With the directory of a `certificate`, over TLS."""
 
     def behave(caller: Caller) -> None:
         reply = answer(caller.request.path, caller.request.headers)

@@ -43,10 +43,8 @@ def nginx(folder: Path, upstream: int, core: int | None = None) -> Iterator[Serv
 
 @contextmanager
 def ingress(folder: Path, paths: Sequence[str], upstream: int) -> Iterator[Server]:
-    """Run nginx with the locations that Kubernetes' ingress-nginx generates for these paths of type Prefix.
-
-    As with ingress-nginx, URLs are forwarded unchanged, and responses are not buffered.
-    """
+    """Run nginx with the locations that Kubernetes' ingress-nginx generates for these paths of type Prefix. As with
+    ingress-nginx, URLs are forwarded unchanged, and responses are not buffered."""
     (port,) = free_ports(1)
     steps = [path.rstrip("/") for path in paths]
     places = [f"{step}/" for step in steps] + [f"= {step}" for step in steps if step]

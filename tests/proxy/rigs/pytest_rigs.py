@@ -54,7 +54,6 @@ class Front:
 
 @contextmanager
 def fronted(folder: Path, server: Triton) -> Iterator[Front]:
-    """Run a proxy in front of a real Triton, with the names of all models of the repository."""
     table = routing_table(server.http_port, server.grpc_port, [model.name for model in MODELS])
     with issuer() as provider, keyed_proxy(folder, table, [provider]) as (running, key):
         yield Front(server, running, provider.token(CALLER, [GROUP]), key)

@@ -224,10 +224,8 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def upstream(behave: Behaviour = well, port: int = 0, certificate: Path | None = None) -> Iterator[Upstream]:
-    """Run an upstream on a loopback port, a free one by default. All its connections end with the block.
-
-    `certificate` is a directory with a `tls.crt` and its `tls.key`, for HTTPS.
-    """
+    """Run an upstream on a loopback port, a free one by default. All its connections end with the block. `certificate`
+    is a directory with a `tls.crt` and its `tls.key`, for HTTPS."""
     with _Server(port, behave) as server:
         if certificate is not None:
             context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

@@ -40,7 +40,6 @@ def is_unresponsive(here: RunningProxy, which: int = 0) -> bool:
 
 
 async def readiness(here: RunningProxy, server: str = "vision") -> tuple[int, str]:
-    """Return the status and the first line of a server's readiness at the admin port."""
     status, [line] = await here.admin(f"{SERVER_READY_PATH}/{server}")
     return status, line
 
@@ -182,14 +181,12 @@ async def test_a_server_is_ready_when_each_pool_that_models_are_in_can_be_called
 
 
 async def ready(here: RunningProxy, name: str) -> list[int]:
-    """Return the readiness of the server for admins and callers, and that of this model."""
     paths = ("/v2/health/ready", f"/v2/models/{name}/ready")
     statuses = [(await here.ask(request(path, method="GET"))).status for path in paths]
     return [(await readiness(here))[0], *statuses]
 
 
 def fails_calls(replica: Replica, seconds: float = 0.0) -> Breaker:
-    """Let calls that ended `seconds` ago open its breaker."""
     for _ in range(FAILURES):
         replica.breaker.failed(monotonic() - seconds)
     return replica.breaker

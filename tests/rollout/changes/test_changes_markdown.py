@@ -25,8 +25,6 @@ TAGS |= {"summary", "b", "em", "pre", "blockquote"}
 
 
 class Html(HTMLParser):
-    """Parses HTML: its tags, and the texts inside and outside of code."""
-
     def __init__(self, text: str) -> None:
         super().__init__()
         self.tags: list[str] = []

@@ -127,7 +127,6 @@ def _without_waking(server: Any) -> Any:
 
 
 def findings(tree: Any) -> tuple[list[Any] | None, list[Problem]]:
-    """Return the meanings of a definition's stacks (None if it is refused), and all its findings."""
     try:
         read_one = read(tree)
     except DefinitionError as error:

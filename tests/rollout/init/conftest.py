@@ -37,7 +37,6 @@ class Program:
         return done
 
     def platform(self, where: Path, *options: str) -> Path:
-        """Write a platform with `tidegate init`, and commit it."""
         self.tidegate(self.repository, "init", where, "--repository", self.repository, *options)
         commit(where, "our platform")
         return where

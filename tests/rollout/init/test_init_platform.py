@@ -25,7 +25,6 @@ from .conftest import ROOT, Program, commit
 
 
 def installed(platform: Path) -> str:
-    """Install the requirements.txt of a platform, and return the Python that has it."""
     venv.create(platform / ".venv", with_pip=True)
     python = platform / ".venv/bin/python"
     install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", "requirements.txt"]

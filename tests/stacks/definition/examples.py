@@ -85,7 +85,6 @@ def digest(number: int) -> str:
 
 
 def lock_tree() -> dict[str, Any]:
-    """A lock file's content that pins every image of the base definition."""
     return {"images": [{"image": image, "digest": digest(number)} for number, image in enumerate(IMAGES)]}
 
 
@@ -102,7 +101,6 @@ def edited_at(edits: Mapping[str, Any]) -> str:
 
 
 def dumped(tree: Any) -> str:
-    """A tree as YAML with one value a line."""
     return yaml.dump(tree, Dumper=_OneValueALine, sort_keys=False, allow_unicode=True, width=10_000)
 
 
@@ -155,7 +153,6 @@ def _index(items: list[Any], step: str) -> int | None:
 
 
 def valid(text: str) -> Definition:
-    """The definition in a text, with every image of the base definition pinned."""
     tree = lock_tree()
     return validate(parse(text, FILE), ImagesLock.model_validate({"images": tuple(tree["images"])}))
 
@@ -184,7 +181,6 @@ def stands_at(problem: Problem, text: str, at: str) -> bool:
 
 
 def assert_refused(text: str, at: str, what: str = "", *, number: int = 1) -> Problem:
-    """Check the number of problems of a text, and return the one with `what` at the place that `at` shows."""
     return assert_said(problems(text), text, at, what, number=number)
 
 
@@ -214,7 +210,6 @@ def assert_said_in_full(problem: Problem) -> None:
 
 
 def said_by(rule: Rule, text: str, monkeypatch: pytest.MonkeyPatch) -> list[Problem]:
-    """Return the problems that one rule finds in a definition."""
     with monkeypatch.context() as patch:
         for kind in ("HEADER_RULES", "STACK_RULES", "DEFINITION_RULES"):
             patch.setattr(rules, kind, tuple(each for each in getattr(rules, kind) if each is rule))

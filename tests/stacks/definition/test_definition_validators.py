@@ -1,7 +1,5 @@
-"""Every validator of the model, broken and kept, and single values.
-
-That no bound changes by accident is shown by docs/definition.schema.json, which is written from the model.
-"""
+"""Every validator of the model, broken and kept, and single values. docs/definition.schema.json, which is written from
+the model, shows that no bound changes by accident."""
 
 from pathlib import Path
 from typing import Any

@@ -41,7 +41,6 @@ sequence_batching { state { input_name: "S" output_name: "T" data_type: TYPE_FP3
 
 
 def texts(*message: str) -> bytes:
-    """Return texts in Triton's format, each after its length."""
     return b"".join(len(each).to_bytes(4, "little") + each.encode() for each in message)
 
 
@@ -143,7 +142,6 @@ def names(kind: str) -> list[str]:
 
 
 def entry(folder: Path, config: str, files: Files | None = None, name: str = "m") -> Path:
-    """Write an entry, by default of the Python backend, into a directory. Return the entry's directory."""
     return write_files(folder / name, {"config.pbtxt": config, **({"1/model.py": MODEL} if files is None else files)})
 
 
@@ -181,13 +179,11 @@ def _model(config: str, version: Path) -> None:
 
 
 def configs(repository: Path) -> dict[str, ModelConfig]:
-    """Return the parseable configurations by model name."""
     read = {folder.name: read_entry(folder).config for folder in repository.iterdir()}
     return {name: config for name, config in read.items() if config is not None}
 
 
 def found(repository: Path, name: str, models: Mapping[str, ModelConfig]) -> list[Finding]:
-    """Return the findings about one entry, for a server without a GPU: by itself, and with all the others."""
     entry = read_entry(repository / name)
     return in_order([*check_entry(entry, gpus=0), *check_entry(entry, gpus=0, models=models)])
 

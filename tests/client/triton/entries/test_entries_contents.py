@@ -1,7 +1,5 @@
-"""Findings about configurations whose tensors differ from those of the model's file.
-
-The expectations follow the backends' own code (see `checks.contents`), because the test's Triton has none of them.
-"""
+"""Findings about configurations whose tensors differ from those of the model's file. The expectations follow the
+backends' own code (see `checks.contents`), because the test's Triton has none of them."""
 
 import tracemalloc
 from pathlib import Path

@@ -116,7 +116,6 @@ def mutated(config: str) -> Iterator[tuple[str, str]]:
 
 
 def written(name: str, folder: Path, files: Files) -> Iterator[tuple[str, list[Finding]]]:
-    """Write every entry with one field changed. Yield the change and the findings."""
     for number, (what, text) in enumerate(mutated(RIGHT[name][0])):
         own = write_files(folder / f"{name}{number}", {"config.pbtxt": text, **RIGHT[name][1], **files})
         yield what, check_entry(own, gpus=0, backends={"python", "fil", "onnxruntime", "pytorch", "openvino"})

@@ -1,7 +1,5 @@
-"""Rules from Triton's source that the test's Triton cannot confirm, because it has only the Python backend.
-
-The rows follow fil_backend, pytorch_backend and onnxruntime_backend. Each valid entry has rows that change one thing.
-"""
+"""Rules from Triton's source that the test's Triton cannot confirm, because it has only the Python backend. The rows
+follow fil_backend, pytorch_backend and onnxruntime_backend. Each valid entry has rows that change one thing."""
 
 from pathlib import Path
 

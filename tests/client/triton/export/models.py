@@ -75,7 +75,6 @@ def trained(folder: Path) -> Path:
 
 
 def write_onnx(file: Path, nodes: Sequence[onnx.NodeProto], given: str) -> Path:
-    """Write a model of rows of FEATURES numbers."""
     tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", FEATURES]) for name in (given, "OUT")]
     graph = helper.make_graph(nodes, "rows", tensors[:1], tensors[1:])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(file))

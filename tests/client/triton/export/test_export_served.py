@@ -19,14 +19,12 @@ from tests.proxy.rigs.pytest_rigs import not_run
 
 from .models import CLASSES, FEATURES, ROWS, TARGETS, export, sample, saved
 
-SERVE = Path(__file__).parent / "files/serve.py"
-
 
 def exported(model: Any, entry: Path, folder: Path, packages: Path) -> None:
     """Export a trained model for the Python backend."""
     done = export(saved(model, folder / f"{entry.name}.saved"), entry, "--trusted", "--input", sample(folder))
     assert done.exit_code == 0, done.output
-    shutil.copyfile(SERVE, entry / "1/model.py")
+    shutil.copyfile(Path(__file__).parent / "files/serve.py", entry / "1/model.py")
     text = (entry / "config.pbtxt").read_text()
     own = ('backend: "onnxruntime"', 'platform: "onnxruntime_onnx"')
     assert all(each in text for each in own)

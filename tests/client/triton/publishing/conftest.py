@@ -15,7 +15,6 @@ numbers = count()
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """The directory of a repository, in that of a dataset."""
     (tmp_path / "dataset" / "models").mkdir(parents=True)
     return tmp_path / "dataset" / "models"
 

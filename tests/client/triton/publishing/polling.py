@@ -35,11 +35,8 @@ class Polling:
         return self.server.process.log.read_text("utf-8", errors="replace")
 
     def settle(self) -> None:
-        """Wait until Triton has seen the current repository, and has finished the resulting loads.
-
-        Triton lists all models and loads the changes before the next poll. So after two successive changes of one model
-        were seen, all changes before the first are done.
-        """
+        """Wait until Triton has seen the current repository and finished the loads. Triton loads all changes before
+        the next poll. So after two successive changes of one model were seen, all before the first are done."""
         for _ in range(2):
             before = self._looks()
             config = self.root / CANARY / "config.pbtxt"
@@ -110,7 +107,6 @@ class Caller:
             time.sleep(0.01)  # leaves CPU time for the others
 
     def calm(self) -> bool:
-        """Return whether all responses are from one copy of the model, and no call was refused."""
         return len(self.answers) == 1 and not self.refused
 
 

@@ -1,7 +1,5 @@
 """A publisher that dies or fails anywhere leaves the old or the new version complete, and the next run completes.
-
-test_life_interrupted.py covers this with a real Triton.
-"""
+test_life_interrupted.py covers this with a real Triton."""
 
 import errno
 import os
@@ -24,8 +22,7 @@ from .entries import changing, config, entry, publish, tree
 from .killing import expire, killed
 
 ONE, TWO = entry(1), entry(2)
-ENTRIES = {1: ONE, 2: TWO}
-MANIFESTS = {number: of.manifest for number, of in ENTRIES.items()}
+MANIFESTS = {1: ONE.manifest, 2: TWO.manifest}
 TMPFS_MB = 4
 
 
@@ -127,10 +124,8 @@ def test_a_kill_or_a_failed_volume_at_any_step_leaves_the_old_or_the_new(
 
 
 def fails_at(place: int, number: int, kind: type[TidegateError], work: Callable[[], None]) -> bool:
-    """Let the n-th event fail, and check that it is reported, unless only the release of the lease failed.
-
-    On a full volume the lease is tried twice. Return False if the work has fewer events.
-    """
+    """Let the n-th event fail, and check that it is reported, unless only the release of the lease failed. On a full
+    volume the lease is tried twice. Return False if the work has fewer events."""
     left = iter(range(place, -1, -1))
     failed: list[str] = []
 

@@ -29,10 +29,6 @@ def without_labels(of: Entry) -> Entry:
     return Entry(files | {"config.pbtxt": text}, of.model)
 
 
-def failures(real: Polling, since: int) -> list[str]:
-    return [line for line in real.log[since:].splitlines() if "failed" in line]
-
-
 def test_what_served_before_is_not_loaded_again_when_only_the_served_versions_change(real: Polling) -> None:
     one, two = without_labels(entry(1, "grows")), without_labels(entry(2, "grows"))
     publish(real.root, one, 1, prod=1)
@@ -96,7 +92,7 @@ def test_a_withdrawn_model_is_unloaded_during_a_second_load_and_comes_back(real:
         real.server.process.wait_until(lambda: real.states("away") == {1: "UNAVAILABLE"}, SECONDS)
         repository.remove_model("away")
         real.settle()
-    assert failures(real, since) == []
+    assert "failed" not in real.log[since:]
     publish(real.root, of, 1, prod=1)
     real.settle()
     assert real.ask("away")[:2] == (1, 1)

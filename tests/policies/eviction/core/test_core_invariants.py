@@ -130,7 +130,6 @@ class Walk:
                 held.in_flight, held.last_use = 0, (self.world.now if held.in_flight else held.last_use)
 
     def everybody_is_idle(self) -> None:
-        """Requests end. Leases are renewed for a while, then no longer."""
         self.end_requests()
         for holder in self.world.proxies:
             self.world.renew(holder)

@@ -57,7 +57,6 @@ class Begun:
     since: float = 0.0
 
     def alone(self, now: float) -> bool:
-        """Nothing else may begin meanwhile."""
         return isinstance(self.command, Load) and self.command.alone and now < self.since + RULES.alone_seconds
 
 
@@ -464,7 +463,6 @@ def used(world: World, name: str) -> None:
 
 
 def unloads(world: World) -> list[str]:
-    """Return what Triton unloads, each with its parts, in order."""
     return [name for each in world.at_work.values() if isinstance(each.command, Unload) for name in each.command.names]
 
 

@@ -1,7 +1,5 @@
-"""A hostile policy. The name of the first model selects what it does.
-
-A package with entry points in a directory makes it an installed policy.
-"""
+"""A hostile policy. The name of the first model selects what it does. A package with entry points in a directory makes
+it an installed policy."""
 
 import itertools
 import random

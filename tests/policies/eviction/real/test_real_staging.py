@@ -88,7 +88,6 @@ def size_of(folder: Path) -> int:
 
 
 def written(process: int) -> int:
-    """Return the bytes that a process and its ended children have written."""
     text = Path(f"/proc/{process}/io").read_text("ascii")
     return int(text.split("wchar: ")[1].split()[0])
 

@@ -12,8 +12,6 @@ from .stand_in import SECRET, StandIn, serving
 
 
 class RecordingService:
-    """A stand-in for the service that records all reports."""
-
     def __init__(self, override: Callable[..., str | None]) -> None:
         self.override = override
         self.reports: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()

@@ -20,8 +20,6 @@ POLL_SECONDS = 0.25
 
 @dataclass
 class Told:
-    """A busy caller: its model, the first refusal, its return, and its success."""
-
     model: str
     at: float
     after: float

@@ -61,7 +61,6 @@ def test_hard_days_cost_no_more_than_they_do(kind: str, seed: int, share: int, m
 
 
 def scan(models: int, pause: float, load_seconds: float) -> Trace:
-    """Models that are called in turn, in a cycle, for eight hours."""
     calls = [(number * pause, number % models) for number in range(int(8 * HOUR / pause))]
     return trace_of(calls, *[(1_000_000, load_seconds, 0.1)] * models)
 

@@ -13,7 +13,6 @@ KIB = 1 << 10
 
 
 def write_model(root: Path, name: str, content: bytes = b"", size: int = 8 * KIB) -> Path:
-    """Write a model of one file with repeated content of a size. Return its version directory."""
     folder = root / "source" / name / "1"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "model.bin").write_bytes(((content or name.encode()) * size)[:size])
@@ -52,7 +51,6 @@ class Rig:
         return {model for model, _ in self.stager.copies}
 
     def is_near(self, model: str) -> bool:
-        """Return whether the server reads the model from the cache."""
         return (self.served / model).resolve().is_relative_to((self.root / "tier" / "files").resolve())
 
     def check(self) -> None:
@@ -79,13 +77,11 @@ class Rig:
         return self.stager
 
     async def begin(self, model: str) -> tuple[int, float]:
-        """Begin a load. Return its number, and the seconds of copying."""
         self.loads += 1
         number = self.loads
         return number, await self.stager.ensure(number, model)
 
     async def load(self, model: str, *, failed: bool = False) -> float:
-        """Begin and end a load. Return the seconds of copying."""
         number, seconds = await self.begin(model)
         self.stager.done(number, failed=failed)
         return seconds

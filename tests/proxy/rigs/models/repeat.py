@@ -1,7 +1,5 @@
-"""A decoupled model. For each number of IN it sends one response after DELAY milliseconds.
-
-A negative number is an error in the middle of the stream.
-"""
+"""A decoupled model. For each number of IN it sends one response after DELAY milliseconds. A negative number is an
+error in the middle of the stream."""
 
 import time
 from typing import Any

@@ -1,7 +1,4 @@
-"""Write the whole directory of the chart, and remove files that are not generated.
-
-The values are those of charts/example.yaml.
-"""
+"""Write the whole chart, with the values of charts/example.yaml, and remove files that are not generated."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -39,7 +39,6 @@ class _Open(Placeholder):
         return self._recording.loop(f"range {variable} := {self._value.known}", there, lambda: make(item))
 
     def entries(self, make: Callable[[Any, Any], Any]) -> Any:
-        """Record a loop over keys and values."""
         it, inner = self._value.expression, get_args(bare(self._value.kind))
         name, value = (
             placeholder(self._recording, Value(*each)) for each in zip(("$name", "$value"), inner, strict=True)

@@ -141,7 +141,6 @@ class Recording:
             self.opened.pop()
 
     def loop(self, opening: str, condition: str, make: Callable[[], Any]) -> Any:
-        """Record a loop and its body."""
         with self.below(opening):
             made = make()
         if made is None or isinstance(made, pulumi.Resource):
@@ -149,7 +148,6 @@ class Recording:
         return Recorded(self, {self.token(Guard(opening, condition)): made})
 
     def branch(self, condition: str, make: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
-        """Record a branch and its two bodies."""
         inverse = f"not {enclosed(condition)}"
         with self.below(f"if {condition}"):
             made = make()

@@ -104,7 +104,6 @@ class Writer:
         return mark.known if is_whole else f"int64 {enclosed(mark.known)}"
 
     def text(self, text: str) -> str:
-        """Return the expression of a text with values in it."""
         layout, values = "", []
         for position, part in enumerate(TOKEN.split(text)):
             if position % 3 == 0:
@@ -198,7 +197,6 @@ class YamlWriter(Writer):
             yield from self.when(self.recording.presence(value), self._value(key, value, indent), indent)
 
     def _value(self, key: str, value: Any, indent: int) -> Lines:
-        """Yield the lines of a key and a present value."""
         written = f"{{{{ {self.text(key)} | quote }}}}" if TOKEN.search(key) else scalar(key)
         start = indented(indent, f"{written}:")
         mark = self.recording.mark(value)
@@ -233,14 +231,12 @@ class YamlWriter(Writer):
                 yield from self._item(list(self.mapping(value, indent + 2)), indent)
 
     def _item(self, lines: list[str], indent: int) -> Lines:
-        """Yield the lines of a mapping behind a dash."""
         first, *rest = lines
         assert not first.lstrip().startswith("{{-"), f"an item needs a key that is always there: {lines}"
         yield indented(indent, f"- {first.lstrip()}")
         yield from rest
 
     def _entries(self, expression: str, indent: int) -> Lines:
-        """Yield the entries of a mapping of texts."""
         yield action(f"range $key, $value := {expression}", indent)
         yield indented(indent, "{{ $key | quote }}: {{ $value | quote }}")
         yield action("end", indent)
@@ -255,7 +251,6 @@ class YamlWriter(Writer):
             yield action(f"{included} | fromYaml | toPrettyJson | nindent {indent + 2}", indent + 2)
 
     def _scalar(self, value: Any, indent: int) -> str:
-        """Return the text behind a key or a dash."""
         if isinstance(value, Mapping | list):
             return "{}" if isinstance(value, Mapping) else "[]"
         if not isinstance(value, str):

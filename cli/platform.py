@@ -1,5 +1,4 @@
-"""Commands about a definition and its clusters. Each imports its modules when it runs, so that `check` does not load
-Pulumi's SDK."""
+"""Commands about a definition and its clusters. Each imports its modules late: `check` loads no Pulumi SDK."""
 
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,4 @@
-"""The eviction policy in each replica of an on-demand pool: its settings and its container.
-
-The keys of the settings are those of `tidegate_contracts.eviction`, which the policy reads.
-"""
+"""The eviction policy in each replica of an on-demand pool: container and settings (`tidegate_contracts.eviction`)."""
 
 from typing import Any, cast
 

@@ -1,7 +1,4 @@
-"""The files of the proxy: its routing and access tables, and its settings.
-
-The keys of the tables are those of `tidegate_contracts.routing`.
-"""
+"""The files of the proxy: its settings, and the routing and access tables of `tidegate_contracts.routing`."""
 
 from collections.abc import Sequence
 from typing import Any

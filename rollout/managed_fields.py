@@ -43,7 +43,6 @@ class Manager:
 
     @property
     def is_hand(self) -> bool:
-        """Whether this is a person."""
         by_hand = self.name.startswith(_BY_HAND) and not self.name.startswith(_NOT_BY_HAND)
         return by_hand and self.subresource != "status"
 

@@ -1,5 +1,4 @@
-"""The prerequisites of a stack: objects that its own objects need but that others must create. The chart's notes list
-the same ones."""
+"""The prerequisites of a stack: objects that it needs but others must create. The chart's notes list the same ones."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""`preview`: the differences from a git revision or a cluster. Changes nothing in a cluster.
-
-Also writes a Markdown page for reviewers.
-"""
+"""`preview`: the differences from a git revision or a cluster, which it never changes. Writes a Markdown page, too."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

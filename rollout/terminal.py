@@ -1,7 +1,4 @@
-"""Output: results on standard output, progress on standard error, and commands to copy.
-
-Rich is imported only where it draws something, because that is slow.
-"""
+"""Results on standard output, progress on standard error, commands to copy. Rich is imported only if it draws."""
 
 import shlex
 import sys
@@ -39,8 +36,7 @@ def in_shell(word: object) -> str:
 
 
 def tidegate(verb: str, *words: object, **options: object) -> str:
-    """Return `tidegate <verb>` for people to copy, without words and options that are empty or defaults. An option with
-    the value True is a switch."""
+    """Return `tidegate <verb>` to copy, without empty words and default options. True makes an option a switch."""
     parts = ["tidegate", verb, *(in_shell(word) for word in words if word and str(word) not in DEFAULTS)]
     for name, value in options.items():
         if value and str(value) not in DEFAULTS:

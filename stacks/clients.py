@@ -1,7 +1,4 @@
-"""`environments.json`, with which clients publish, promote and call models.
-
-The functions are pure, and do not need Pulumi's SDK.
-"""
+"""`environments.json`, with which clients publish, promote and call models: pure functions without Pulumi's SDK."""
 
 import hashlib
 import json

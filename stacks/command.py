@@ -1,7 +1,4 @@
-"""Shared code of the commands of rollout and charts: their stacks, their failures and their messages.
-
-A failure is one message and an exit code, never a traceback.
-"""
+"""Shared code of the commands of rollout and charts. A failure is a message and an exit code, never a traceback."""
 
 import errno
 import sys

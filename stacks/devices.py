@@ -33,7 +33,6 @@ class Device:
     strategy: str | None = None
 
     def __str__(self) -> str:
-        """Return the device in words."""
         if self.kind == "mig":
             return f"MIG {self.profile} ({self.strategy})"
         names = {"gpu": "whole GPU", "time-slicing": "time-sliced GPU", "mps": "MPS share of a GPU"}

@@ -82,7 +82,6 @@ class DefinitionError(Exception):
         super().__init__(self.problems, outcome)
 
     def __str__(self) -> str:
-        """Return all problems, and a line with their number."""
         shown_ones = self.problems[:_MOST_SHOWN]
         more = len(self.problems) - len(shown_ones)
         rest = [f"… and {more} more"] if more else []

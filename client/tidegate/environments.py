@@ -1,7 +1,4 @@
-"""Reads `environments.json` and finds the mounted datasets of model repositories.
-
-Environment variables configure both, inside and outside Domino.
-"""
+"""Reads `environments.json` and finds mounted datasets. Environment variables configure both, also outside Domino."""
 
 import json
 import os

@@ -49,8 +49,7 @@ class ServerKind(Protocol):
     def check_staged(
         self, staged: Path, model: str, repository: Repository, *, bring: Callable[[str], str], **has: Unpack[ServerHas]
     ) -> list[Finding]:
-        """Check a fetched entry together with the models in the repository. `bring` returns the command that deploys
-        another model there."""
+        """Check a fetched entry with the repository's models. `bring` returns a command to deploy another one."""
 
     def check_backend(
         self, model: str, entry_config: str, files: Collection[StoredFile], backends: Collection[str] | None

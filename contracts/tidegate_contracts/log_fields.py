@@ -1,7 +1,4 @@
-"""The fields of a log line, with the same names in proxies, policies and observers.
-
-Each line is a JSON object. docs/metrics.md is generated from this.
-"""
+"""Fields of log lines (JSON objects), the same in all programs. docs/metrics.md is generated from this."""
 
 from typing import Final
 

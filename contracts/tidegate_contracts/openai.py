@@ -1,7 +1,4 @@
-"""The contract for a server that speaks OpenAI's HTTP API, whatever its engine.
-
-Its ports are those of Triton, so network rules need no more ports for it.
-"""
+"""The contract for a server of OpenAI's HTTP API. Its ports are Triton's, so network rules need no others."""
 
 import re
 from typing import Final

@@ -1,8 +1,8 @@
 """The programs of a control plane: their command lines and their identities.
 
-Only the API server listens, over TLS and by default on loopback. For etcd there is a Unix socket in the
-cluster's directory, which only its owner may enter. The API server signs its own serving certificate. The certificate's key also signs the
-tokens of service accounts. People and programs authenticate with tokens.
+Only the API server listens, over TLS and by default on loopback. The etcd server has a Unix socket in the cluster's
+directory, which only its owner may enter. The API server signs its own serving certificate. The certificate's key also
+signs the tokens of service accounts. People and programs authenticate with tokens.
 """
 
 import base64

@@ -1,7 +1,4 @@
-"""The real KEDA as processes next to a local cluster.
-
-The API server forwards calls of KEDA's API to it: start the cluster with `aggregates`.
-"""
+"""The real KEDA next to a local cluster with `aggregates`, whose API server forwards calls of KEDA's API to it."""
 
 import base64
 from typing import Any

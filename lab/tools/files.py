@@ -51,8 +51,7 @@ SOURCES = {
 
 
 def crd_files(*names: str) -> tuple[Path, ...]:
-    """Return the YAML files with the CustomResourceDefinitions of these modules, by default of all. Raises ToolError. A
-    file may hold several documents."""
+    """Return the YAML files with the CRDs of these modules, or of all. A file can have several. Raises ToolError."""
     chosen = names or [name for name, source in SOURCES.items() if source.crds]
     return tuple(file for name in chosen for file in module_files(name))
 

@@ -1,7 +1,4 @@
-"""A FastAPI application for addresses that are not hot: pages, health, and queries about servers.
-
-Nothing here reads a body. Calls of models, which have bodies, never come here.
-"""
+"""A FastAPI application for pages, health and queries about servers. It reads no bodies, so calls never come here."""
 
 import logging
 from collections.abc import Callable

@@ -282,8 +282,7 @@ class Forwarding:
             route.pool.leases.doubt(replica)
 
     def avoid(self, replica: Replica) -> Replica | None:
-        """Let other calls prefer other replicas for a while, because this one lacks the model. Return another replica
-        for this call, as `next_replica` does."""
+        """Prefer other replicas for a while, because this one lacks the model. Return one as `next_replica` does."""
         replica.avoided_until = monotonic() + AVOIDED_SECONDS
         self.shared.meter.upstream_errors[self.route.server, "lost"] += 1
         return self.next_replica(replica)

@@ -35,8 +35,7 @@ LONGEST_KNOWN = 256  # Bytes of the longest address that is kept.
 
 
 class KnownTargets(dict[bytes, Target]):
-    """A cache of targets by address, for addresses that callers with a credential have used. Addresses below `path`
-    have the same targets as without it."""
+    """A cache of targets by address, filled only by callers with a credential. It ignores `path` before an address."""
 
     def __init__(self, path: bytes) -> None:
         self._path = path

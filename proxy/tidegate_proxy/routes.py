@@ -140,8 +140,7 @@ _MOST_HEADS = 64  # Kinds of calls of one model whose first lines are cached.
 
 
 class Route:
-    """One model on one server: its pools, and the choice of a request's version. If versions have separate pools,
-    `pool` is the first of these."""
+    """One model on one server: its pools, and the choice of a version. `pool` is the first if versions have several."""
 
     __slots__ = (
         "_ends", "_heads", "_pools", "alias", "grpc_count", "http_count", "in_flight",

@@ -11,8 +11,7 @@ from tidegate_contracts.proxy_settings import ProxySettings, variable
 
 @dataclass(frozen=True)
 class Layout:
-    """The directories of a proxy's files and its addresses, with the contract's defaults. Port 0 means any free port,
-    and an empty host means every address."""
+    """A proxy's directories and addresses, by default the contract's. Port 0 is any free one, host "" all addresses."""
 
     routing: Path = Path(proxy_process.ROUTING_ROOT)
     tls: Path = Path(proxy_process.TLS_ROOT)

@@ -120,7 +120,6 @@ def size(text: str) -> int:
 
 
 def _entities(text: str, after_calls: str = "") -> str:
-    """Return one line with its punctuation as entities."""
     out = "".join(_entity(sign) + (after_calls if sign in _CALLS else "") for sign in escaped(text))
     out = out.replace("&#58; ", ": ")  # starts neither an address nor an emoji
     return _WEB.sub(lambda found: f"{found[0][:-1]}&#46;", out)  # otherwise it would be a link

@@ -169,9 +169,6 @@ def _leaves(tree: Any, path: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         yield from _leaves(at(tree, path[0]), path[1:])
 
 
-# ---- one state of a stack ----
-
-
 class _State:
     """The permissions, offers and demands of one state of a stack, by the names after the change."""
 
@@ -312,9 +309,6 @@ class _State:
                     yield _Right(kind, name, text(rule, "source"), str(action), *model)
 
 
-# ---- network entries ----
-
-
 class _Way(NamedTuple):
     """One entry of the definition's network."""
 
@@ -373,9 +367,6 @@ def _holds(wide: Tree, narrow: Tree) -> bool:
     )
 
 
-# ---- exceptions from guardrails ----
-
-
 def _waives(one: Any, other: Any) -> bool:
     return bool(one.rule == other.rule and one.object in (None, other.object) and one.until >= other.until)
 
@@ -383,9 +374,6 @@ def _waives(one: Any, other: Any) -> bool:
 def _waiver_in_words(waiver: Any) -> str:
     about = f" for {waiver.object}" if waiver.object else ""
     return f"has an exception from {waiver.rule}{about} until {waiver.until}: {waiver.name}"
-
-
-# ---- who may call what ----
 
 
 class _Right(NamedTuple):
@@ -451,9 +439,6 @@ def _is_within(narrow: str, wide: str) -> bool:
     )
 
 
-# ---- data in objects ----
-
-
 def _annotation(objects: Sequence[Tree], name: str) -> str:
     spaces = (item for item in objects if item.get("kind") == "Namespace")
     found = (at(item, "metadata", "annotations", name) for item in spaces)
@@ -483,7 +468,6 @@ def definitions(before: Sequence[Tree], after: Sequence[Tree]) -> tuple[Tree, Tr
 
 
 def _past(definition: Tree, kind: str) -> dict[str, str]:
-    """Return new names by former names, for things of a kind."""
     pasts = mapping(definition, "formerly").items()
     return {name: what.removeprefix(f"{kind} ") for what, past in pasts if what.startswith(f"{kind} ") for name in past}
 

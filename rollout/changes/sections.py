@@ -73,7 +73,6 @@ def _not_described(one: StackChange) -> Iterator[Line]:
 
 
 def _datasets(one: StackChange) -> Iterator[Line]:
-    """Yield the replaced datasets, and their changed fields."""
     for item in filter(_is_replaced_dataset, one.dangerous):
         words = "; ".join((meaning(item), *(f"{field.place} {values(field)}" for field in item.fields)))
         yield Line(words, f"{item.kind} {item.name}", "DATASET REPLACED", True)

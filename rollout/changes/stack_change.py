@@ -77,8 +77,7 @@ def stack_change(
     known: Sequence[Finding] = (),
     definition: object = None,
 ) -> StackChange:
-    """Return the consequences for a stack. `before` or `after` is None if there is no such stack. `definition` is the
-    file in commands."""
+    """Return a stack's consequences. `before` or `after` is None without it. `definition` is the file in commands."""
     # A stack that was taken down counts as new, whatever its Namespace still records.
     old, new = (
         each if any(item.get("kind") not in KEPT for item in each) else ()

@@ -1,7 +1,4 @@
-"""The workloads of a stack's objects, and the models that they serve.
-
-The objects may be malformed, because another version, a person or a cluster wrote them.
-"""
+"""The workloads of a stack's objects, which may be malformed or of another version, and the models that they serve."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -69,8 +69,6 @@ class State:
         return live is not None and live["metadata"]["uid"] == self.namespace["metadata"].get("uid")
 
     def in_context(self, context: str) -> "State":
-        """Return the state with another context of the same cluster."""
-
         def renamed(resource: Any) -> Any:
             if resource["type"] != _PROVIDER:
                 return resource

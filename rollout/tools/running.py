@@ -1,7 +1,4 @@
-"""Runs programs with a timeout and a log. A failure is a ToolError with the end of the log and a remedy.
-
-Also repeats functions in the background.
-"""
+"""Runs programs with a timeout and a log: a ToolError has the end of the log. Repeats functions in the background."""
 
 import os
 import shutil

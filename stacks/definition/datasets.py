@@ -122,7 +122,6 @@ class Folder:
         return self.store, self.path.strip("/"), self.point
 
     def overlaps(self, other: "Folder") -> bool:
-        """Return whether one contains the other."""
         if self.store != other.store:
             return False
         if self.point != other.point:

@@ -67,7 +67,6 @@ class Reach(_Peer):
 
     @model_validator(mode="after")
     def _exceptions_lie_in_the_range(self) -> Self:
-        """Refuse what Kubernetes refuses: an exception that is not in the range."""
         for excluded in self.except_:
             if self.cidr is not None and not lies_within(excluded, self.cidr):
                 raise ValueError(f"except {excluded} is not in cidr {self.cidr}, or is all of it: set a part of it")

@@ -115,7 +115,6 @@ class Server(Renamable):
 
     @property
     def variables(self) -> Mapping[tuple[str, str | int], str]:
-        """Return the names of the container's environment variables by their paths in the settings."""
         return self.settings.variables
 
     @property

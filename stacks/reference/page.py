@@ -125,7 +125,6 @@ class _Page:
         )
 
     def formats(self) -> str:
-        """Return a table of the named formats of strings in the order of their names."""
         found: dict[str, str] = {}
         for schema in (each for part in self.parts for model in part.models for each in _strings(model)):
             examples = " or ".join(f"`{each}`" for each in schema.get("examples", ()))
@@ -146,7 +145,6 @@ class _Page:
         return table(("part", "meaning", "sections"), rows)
 
     def section(self, part: Part) -> str:
-        """Return one part: its meaning, its keys, its kinds."""
         top, kinds = len(part.path) == 1, len(part.models) > 1
         about = part.key.description if kinds else inspect.cleandoc(part.models[0].__doc__ or "")
         lines = [f'<a id="{part.anchor}"></a>', f"{'##' if top else '###'} {part.title}", about]

@@ -156,7 +156,6 @@ class SchemaWriter:
         return all("$ref" in each and "name" in self.source[part_name(each)].get("required", []) for each in branches)
 
     def mapping(self, source: Schema, form: Form) -> Schema:
-        """Return the schema of a mapping with free keys."""
         made: Schema = {"type": "object"}
         if patterns := source.get("patternProperties"):
             made["patternProperties"] = {

@@ -1,7 +1,4 @@
-"""Converts tables, arrays, dicts and lists to the tensors of a model.
-
-Does not import pandas: a caller that passes a DataFrame has imported it.
-"""
+"""Converts tables, arrays, dicts and lists to a model's tensors. Does not import pandas."""
 
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence

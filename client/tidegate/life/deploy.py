@@ -44,8 +44,7 @@ def promote(context: Context, model: str, to: str) -> Outcome:
 
 
 def rollback(context: Context, model: str, environment: str, to: int | None = None) -> Outcome:
-    """Go back to the previous version, or to another one that the environment had. Completes an interrupted rollback.
-    Reverts an interrupted deployment."""
+    """Go back to the previous version, or an earlier one. Completes rollbacks and reverts deployments that stopped."""
     of = context.environment(environment)
     records = context.records(model, aloud=False)
     if to is None and records.unreadable:

@@ -59,8 +59,7 @@ class Plan:
         return max(self.repository.configs.loaded_at_once(one, other) for one, other in pairs)
 
     def put_back(self) -> str:
-        """Serve again what was served before, and nothing else. The files of the version stay for the next run. Return
-        a description of the result."""
+        """Serve only what was served before, and describe the result. The version's files stay for the next run."""
         repository, model, configs = self.repository, self.target.model, self.repository.configs
         text, follows = repository.config(model), self.target.kind.follows_repository
         if text == self.before:

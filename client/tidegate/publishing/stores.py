@@ -273,11 +273,9 @@ class ObjectStore:
             self._store.delete(path)
 
     def delete_folder(self, path: str) -> None:
-        """Delete the files one by one."""
         in_parallel(lambda each: self.delete(f"{path}/{each}"), self.sizes(path), TRANSFERS)
 
     def staging(self, model: str, number: int) -> Path:
-        """Return a directory on this machine."""
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidegate"
         place = Path(os.environ.get("TIDEGATE_CACHE") or cache) / "staged"
         return place / hashlib.sha256(self.where.encode()).hexdigest()[:16] / model / str(number)

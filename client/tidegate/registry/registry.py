@@ -34,8 +34,7 @@ class Registry:
     """The registered models of an MLflow server. All methods raise TidegateError."""
 
     def __init__(self, tracking_uri: str | None = None) -> None:
-        """Open the registry at MLFLOW_TRACKING_URI, or at another address. Raises UsageError, UnreachableError, or
-        RefusedError for a credential."""
+        """Open MLFLOW_TRACKING_URI, or another address. Raises UsageError, UnreachableError or RefusedError."""
         self._server = Server(tracking_uri)
         self.where = self._server.where  # its address, without secrets
 

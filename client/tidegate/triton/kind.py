@@ -1,7 +1,4 @@
-"""Triton as one kind of inference server.
-
-Methods import protobuf and gRPC when they run, because these imports take longer than most commands.
-"""
+"""Triton as a kind of server. Methods import protobuf and gRPC when they run, because that is slow."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -120,7 +117,6 @@ class TritonKind(ServerKind):
     def check_backend(
         self, model: str, entry_config: str, files: Collection["StoredFile"], backends: Collection[str] | None
     ) -> list[Finding]:
-        """Check the backend, given the configuration and the file list."""
         from .entries.checks.backends import check_server
         from .entries.entry import Entry
         from .entries.text import read_config

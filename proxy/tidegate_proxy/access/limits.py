@@ -23,8 +23,7 @@ class TokenBucket:
         self._at = now
 
     def take(self, now: float, number: int = 1) -> float:
-        """Take one request. Return 0, or the seconds until the next is allowed. `now` is monotonic seconds. With 0,
-        only check whether one is allowed."""
+        """Take one request (or check, with 0). Return 0, or the seconds until the next. `now` is monotonic seconds."""
         left = self._left
         if now > self._at:  # the loop's clock can be slightly behind that of the bucket's creator
             left += (now - self._at) * self.rate

@@ -35,8 +35,7 @@ class GrpcContext:
         return _served(await call_replica(self.upstreams, routes[0].pool, _METADATA, b"", deadline))
 
     async def answer_without_lease(self, method: str, pool: Pool, asked: RequestedModel, deadline: Deadline) -> bytes:
-        """Return an on-demand model's readiness, or its statistics, which are empty if it is not loaded. Raises Problem
-        or UpstreamStatusError."""
+        """Return a model's readiness or statistics (empty if not loaded). Raises Problem or UpstreamStatusError."""
         assert pool.leases is not None
         if method == "ModelReady":
             return integer(1, 1) if await pool.leases.is_ready(asked.model) else b""

@@ -96,8 +96,7 @@ class LeaseManager:
             await asyncio.wait(set(self._leaving))
 
     def warm_at(self, model: str, now: float) -> Replica | None:
-        """Return a replica at which a model seems to be resident, for a look at it without a lease. Raises Problem
-        (busy) if no replica can be used."""
+        """Return a replica where a model seems resident, to look without a lease. Raises Problem (busy) without any."""
         for here in self._candidates(model):
             if model in here.resident or self.at(model, here.replica, now) is not None:
                 return here.replica

@@ -51,7 +51,6 @@ class Entry:
         return any(file.path.split("/")[1:2] == [BESIDE] for file in self.files)
 
     def files_of(self, version: int) -> set[str]:
-        """Return the paths of a version's files, relative to its directory."""
         start = f"{version}/"
         return {file.path.removeprefix(start) for file in self.files if file.path.startswith(start)}
 

@@ -23,8 +23,7 @@ _SHORTEST_SECONDS = 30.0  # With a shorter period a model stays resident anyway.
 
 
 def note(pool: Pool, model: Model, at: float) -> None:
-    """Note a call. If it begins a burst, predict the next one. A caller that was refused as busy and retries on time
-    counts at its first call."""
+    """Note a call. If it begins a burst, predict the next one. A retry after `busy` counts at its first call."""
     model.expected_until = -math.inf
     if at <= model.asked_until:
         at = model.asked_since

@@ -67,8 +67,7 @@ def load(pool: Pool, model: Model, *, margin: int = 0, watch: bool = False) -> N
 
 
 def loaded(pool: Pool, model: Model, measured: int | None, versions: tuple[int, ...], copied: float) -> None:
-    """Note a successful load: `measured` bytes of growth, if known, and `copied` seconds that the next load saves
-    because its files are cached."""
+    """Note a load, with its `measured` growth in bytes, if known, and the `copied` seconds that the next one saves."""
     operation, candidate = model.operation, model.candidate
     seconds = pool.now - operation.since
     learned: dict[str, int] = {}

@@ -100,8 +100,7 @@ class FreedBytes:
 
 
 def take(ordered: Iterable[Candidate], needed_bytes: int) -> list[Candidate]:
-    """Return the first of these that together free `needed_bytes`, or all. Models that a larger, later one makes
-    unnecessary are left out."""
+    """Return the first of these that free `needed_bytes`, or all, without those that a later one makes unnecessary."""
     taken: list[Candidate] = []
     freed = FreedBytes()
     for candidate in ordered:

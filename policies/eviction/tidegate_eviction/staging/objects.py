@@ -1,7 +1,4 @@
-"""Reads models from an object store, for the cache.
-
-Credentials come from the environment, as for each cloud's own tools (for AWS: keys, IRSA, the instance's).
-"""
+"""Reads models from an object store for the cache, with each cloud's usual credentials (keys, IRSA, the instance's)."""
 
 import errno
 from collections import defaultdict

@@ -1,7 +1,4 @@
-"""Reads the described fields of files in protobuf's wire format, and skips the weights.
-
-So the package onnx is not needed to read a model's tensors, and files may be large.
-"""
+"""Reads described fields of protobuf's wire format without the package onnx, and skips weights: files may be large."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from mmap import ACCESS_READ, mmap

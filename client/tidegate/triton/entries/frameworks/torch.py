@@ -1,7 +1,4 @@
-"""TorchScript for the PyTorch backend.
-
-Only an archive's listing and its source text are read. Its pickled data is never loaded.
-"""
+"""TorchScript: reads an archive's listing and source text only, and never loads its pickled data."""
 
 import ast
 import lzma

@@ -4,6 +4,7 @@ CONTRIBUTING.md has the rules. This module finds what a program can find.
 """
 
 import ast
+import inspect
 import io
 import json
 import re
@@ -35,8 +36,13 @@ WORDS = {
 }
 _WORDS = re.compile(rf"\b(?:{'|'.join(f'({words})' for words in WORDS)})\b", re.IGNORECASE)
 _NOUN_CLAUSE = re.compile(r"(?:What|Who|Whoever|Where)\b(?!.*\?)")
-_SENTENCE_END = re.compile(r"(?<=[.!?…])[\"')*_]*\s+(?=[\"'(*_`]*[A-Z0-9])|\n\s*\n|\n\s*(?=[-*•|] |\d+\. )")
-_CODE = re.compile(r"``.+?``|`[^`]+`|https?://\S+|--[\w-]+|\{[^{}]*\}|\b\w+(?:[._/]\w+)+\b|\b\w*[a-z][A-Z]\w*\b")
+_SENTENCE_END = re.compile(r"(?<=[.!?…·])[\"')*_]*\s+(?=[\"'(*_`]*[A-Z0-9])|\n\s*\n|\n\s*(?=[-*•|] |\d+\. )")
+_CODE = re.compile(
+    r"\[default: .*?\]|``.+?``|`[^`]+`|https?://\S+|--[\w-]+|\{[^{}]*\}|\b\w+(?:[._/]\w+)+\b|\b\w*[a-z][A-Z]\w*\b"
+)
+_PROGRAM = re.compile(
+    r"\bby \(|; do |&& |\\[bwds]|\(\?|^import |\[\d+m\]", re.MULTILINE
+)  # PromQL, shell, regex, Python
 _PROSE = re.compile(r"[A-Za-z]+(?:'[a-z]+)?,? [a-z]+,? [a-z]+")  # Three words: what has fewer is a key or a name.
 
 
@@ -77,9 +83,9 @@ def texts(path: Path) -> Iterator[Text]:
         case ".py":
             yield from _code(source)
         case ".json" if "dashboards" in path.parts:
-            yield from (Text(1, text, "message") for text in _strings(json.loads(source)) if _PROSE.search(text))
+            yield from (Text(1, text, "message") for text in _strings(json.loads(source)) if _is_prose(text))
         case ".yaml" if path.name == "alert_rules.yaml":
-            yield from (Text(1, text, "message") for text in _strings(yaml.safe_load(source)) if _PROSE.search(text))
+            yield from (Text(1, text, "message") for text in _strings(yaml.safe_load(source)) if _is_prose(text))
         case _:
             yield from _comments(enumerate(source.splitlines(), 1))
 
@@ -116,8 +122,9 @@ def _code(source: str) -> Iterator[Text]:
     for node, parts in _literals(tree):
         text = "".join(parts)
         if id(node) in docstrings:
+            text = re.sub(r"^ {4}.*\n", "", inspect.cleandoc(text), flags=re.MULTILINE)  # without indented code
             yield Text(node.lineno, text, "docstring")
-        elif _PROSE.search(text) and not re.search(r"\\[bwds]|\(\?", text):
+        elif _is_prose(text):
             yield Text(node.lineno, text, "message")
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     yield from _comments((token.start[0], token.string) for token in tokens if token.type == tokenize.COMMENT)
@@ -139,6 +146,10 @@ def _comments(lines: Iterator[tuple[int, str]]) -> Iterator[Text]:
     for _, block in groupby(enumerate(found), lambda each: each[1][0] - each[0]):
         rows = [row for _, row in block]
         yield Text(rows[0][0], " ".join(text for _, text in rows), "comment")
+
+
+def _is_prose(text: str) -> bool:
+    return _PROSE.search(text) is not None and _PROGRAM.search(text) is None
 
 
 def _strings(value: object) -> Iterator[str]:

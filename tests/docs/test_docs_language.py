@@ -5,7 +5,10 @@ import pytest
 from tests.docs.language import Text, findings, main
 
 ROOT = Path(__file__).resolve().parents[2]
-CHECKED = ["README.md", "SECURITY.md", "CONTRIBUTING.md", "docs/index.md", "docs/install.md"]
+CHECKED = [
+    "README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs", "stacks", "components", "charts", "policies",
+    "rollout", "capacity", "cli", "proxy", "service", "contracts", "client", "lab", "requirements",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("root", CHECKED)

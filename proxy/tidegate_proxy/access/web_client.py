@@ -41,8 +41,8 @@ class NotLetIn(NoAnswer):
 
 
 def web_proxy(url: URL) -> str | None:
-    """Return the web proxy that the environment sets for an address (HTTPS_PROXY, NO_PROXY), if any. aiohttp would find
-    it too, but would look for a file of credentials (~/.netrc) each time."""
+    """Return the web proxy that the environment sets for an address (HTTPS_PROXY, NO_PROXY), if any. The look-up of
+    aiohttp would read a file of credentials (~/.netrc) each time."""
     return None if proxy_bypass(url.host or "") else getproxies().get(url.scheme)
 
 

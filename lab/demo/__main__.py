@@ -94,7 +94,7 @@ def up() -> None:
             seen = stack.enter_context(prometheus(made.root / "prometheus", made.pods, rules=rules()))
         except CannotBeHadError as error:
             print(f"The demo runs without Prometheus, so you cannot record a trace of your calls: {error}.", flush=True)
-        show.the_zoo()
+        walk.introduce(show)
         _stay(made, walk.to_try(made, seen), show)
 
 

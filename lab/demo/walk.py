@@ -19,6 +19,13 @@ from .visitor import Visitor
 
 def perform(platform: LocalEnvironment, show: Show) -> None:
     """Print what runs and which models there are, and play all scenes."""
+    introduce(show)
+    show.print(f"To watch the models in a browser, open http://{platform.proxies[0].http}/models")
+    play(Stage(platform, Visitor([proxy.http for proxy in platform.proxies], platform.keys[CALLER]), show))
+
+
+def introduce(show: Show) -> None:
+    """Print what runs and which models there are."""
     show.print(
         f"Running on this machine: a preload Triton, an on-demand Triton with its eviction policy, and {PROXIES} "
         "proxies. They are the real programs, on the CPU instead of a GPU.\n"
@@ -27,8 +34,6 @@ def perform(platform: LocalEnvironment, show: Show) -> None:
     )
     show.console.print()
     show.the_zoo()
-    show.print(f"To watch the models in a browser, open http://{platform.proxies[0].http}/models")
-    play(Stage(platform, Visitor([proxy.http for proxy in platform.proxies], platform.keys[CALLER]), show))
 
 
 def play(stage: Stage, scenes: Sequence[Scene[Stage]] = SCENES) -> None:

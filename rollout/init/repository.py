@@ -24,7 +24,7 @@ from stacks.reference import schema_text
 from stacks.stack import Definition
 from stacks.validate import validate
 
-from ..terminal import in_shell, note, tidegate
+from ..terminal import in_shell, note
 
 TEXTS = Path(__file__).parent / "text"
 DEFINITION = "stacks/inference.yaml"
@@ -97,8 +97,8 @@ def _require_empty(folder: Path) -> None:
         what = "is not a directory"
     else:
         return
-    again = tidegate("init", "../platform")
-    raise CommandError(f"{escaped(str(folder))} {what}.\nNothing was written. Use another one: {again}", WRONG_INPUT)
+    do = "Nothing was written. Choose an empty directory, or delete this one, and run the command again."
+    raise CommandError(f"{escaped(str(folder))} {what}.\n{do}", WRONG_INPUT)
 
 
 def _requirement(repository: str | None) -> str:
@@ -125,7 +125,7 @@ def _of_checkout(root: Path, repository: str | None) -> str:
         found = Path(found or root).resolve().as_uri()
         if not repository:
             what = "the platform installs Tidegate from a directory of this machine, which others cannot reach"
-            note(f"warning: {what}.\n  Set its address: {tidegate('init', '<directory>', repository='<address>')}")
+            note(f"warning: {what}.\n  Set the address of its git repository in requirements.txt.")
     elif not _git(root, "branch", "--remotes", "--contains", revision):
         note(f"warning: revision {revision[:10]} is on no branch of `origin`. Push it, so that others can install it.")
     if _git(root, "status", "--porcelain", "--untracked-files=no"):

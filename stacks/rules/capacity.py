@@ -25,7 +25,7 @@ from ..definition.pools import OnDemand, Pool, QueueScaling
 from ..definition.servers import Server
 from ..devices import Device, gb
 from ..load import Document, PathInTree
-from ..problems import Position, Problem
+from ..problems import Position, Problem, counted
 from ..stack import Definition, Stack
 from .references import suggestion, unknown
 from .rule import definition_rule, stack_rule
@@ -221,8 +221,8 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
                 do = other
             elif (found := mig_layouts.layout(plane.gpus, each)) and _on_one_device(pools):
                 group, layouts = found
-                nodes = f"{len(layouts)} of the {group.nodes} nodes with {group.product}"
-                do += f"\nOr cut {nodes} in total as follows, and set mig.slices there:"
+                nodes = f"{len(layouts)} of {counted(range(group.nodes), 'node')} with {group.product}"
+                do += f"\nOr cut {nodes} as follows, and set mig.slices there:"
                 nodes_by_cut = Counter(words(cut) or "whole" for cut in layouts)
                 do += "".join(f"\n{count} of them: {cut}" for cut, count in nodes_by_cut.items())
             yield definition.document.problem(("dataPlanes", index, "gpus"), what, "\n".join(why), do)

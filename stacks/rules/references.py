@@ -97,7 +97,8 @@ def images_that_are_used_are_named(stack: Stack) -> Iterator[Problem]:
     on_demand = any(isinstance(pool.loading, OnDemand) for _, _, pool in stack.pools())
     for name in (PROXY_IMAGE, *([POLICY_IMAGE] if on_demand else [])):
         if name not in known:
-            what = f'images has no "{name}", which every environment needs'
+            needs = "on-demand pools need" if name == POLICY_IMAGE else "every environment needs"
+            what = f'images has no "{name}", which {needs}'
             yield stack.source.problem(("images",), what, do=f"Add an image with name: {name}.")
 
 

@@ -15,8 +15,8 @@ _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 @guardrail(
     "Every image has a digest",
     "Run `tidegate pin` with access to the registry. In a values file, set image: repository:tag@sha256:…. To render "
-    "without a registry, set guardrails: {severities: {images-are-pinned-by-digest: advisory}}. Clusters still refuse "
-    "images without a digest.",
+    "without a registry, set guardrails: {severities: {images-are-pinned-by-digest: advisory}}. `tidegate up` and "
+    "`tidegate rollout` still refuse images without a digest.",
     shared="advisory",
 )
 def images_are_pinned_by_digest(environment: Environment) -> Iterator[Breach]:

@@ -115,7 +115,7 @@ def _basis(file: Path, definition: Path, target: str, gpu: str | None, stack: st
     unfit = too_large(planned, trace)
     called = {trace.models[which].name for which in {*trace.which}}
     if refused := [name for name in unfit if name in called]:
-        why = f"{listed(refused, most=5)} does not fit on a whole {planned.name}"
+        why = f"a whole {planned.name} is too small for {listed(refused, most=5)}"
         raise CommandError(f"No answer: {why}. Plan for a larger GPU (--gpu).", FAILED)
     trace = only(trace, {model.name for model in trace.models} - {*unfit})
     return _Basis(platform, trace, planned, share, inventory, found, loading_for(trace, request_seconds), unfit)

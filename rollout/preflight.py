@@ -128,7 +128,7 @@ class _Cluster:
     def not_seen(self) -> Iterator[MissingPrerequisite]:
         if kinds := [*dict.fromkeys(kind for kind, _ in self.refused)]:
             what = f"you lack permission to list {listed(kinds)}, so they could not be checked"
-            do = "Request the list permission."
+            do = "Grant the list permission with a Role or a ClusterRole."
             yield MissingPrerequisite(what, self._kubectl("auth", "can-i", "list", kinds[0]), do)
 
     def of_version(self, minor: str) -> Iterator[MissingPrerequisite]:

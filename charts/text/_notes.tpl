@@ -30,7 +30,7 @@ not exist, because they would never start.
 {{- /* The number of replicas. */ -}}
 {{- define "tidegate.replicas" -}}
 {{- with .autoscaling -}}
-{{ .min }} to {{ .max }} replicas, {{ ternary "by CPU use" "by queue length" (eq .kind "cpu") }}
+{{ .min }} to {{ .max }} replicas, {{ ternary "by CPU use" "by queue time, busy calls or waiting requests" (eq .kind "cpu") }}
 {{- else -}}
 {{ .replicas }} {{ ternary "replica" "replicas" (eq (int .replicas) 1) }}
 {{- end -}}

@@ -37,8 +37,8 @@ RULES: Final[Sequence[Mapping[str, Any]]] = (
 """Rules of the Role of a server's frontends and workers in their namespace. All are necessary."""
 
 MESSAGES: Final = {"DYN_TCP_MAX_MESSAGE_SIZE": f"{96 << 20}"}
-"""The message size between frontends and workers. A request doubles on its way to a worker, so the default of 32 MiB is
-too small for bodies of 16 MiB. A frontend drops a worker that such a request did not reach."""
+"""The largest message between frontends and workers. A request doubles on its way to a worker, so the default of 32 MiB
+is too small for bodies of 16 MiB. A frontend drops a worker that such a request did not reach."""
 
 SERVICE_LABELS: Final = {
     "nvidia.com/dynamo-discovery-backend": "kubernetes",

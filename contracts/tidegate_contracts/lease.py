@@ -58,7 +58,7 @@ class State(StrEnum):
     DRAINING = "draining"
     """It is loaded, and is unloaded when its last lease has ended. No new one is granted."""
     UNLOADING = "unloading"
-    """The server has to unload it and has not confirmed it yet. Its memory is still in use."""
+    """The server was ordered to unload it and has not confirmed it yet. Its memory is still in use."""
     FREEING = "freeing"
     """The server has unloaded it, but its memory has not been freed yet, as far as measured."""
     QUARANTINED = "quarantined"
@@ -161,7 +161,7 @@ class Renewed(Message):
     incarnation: str
     lease_seconds: Seconds
     lost: tuple[str, ...] = ()  # Models whose lease is void: acquire a new one before the next request.
-    resident: tuple[str, ...] = ()  # Models with an immediate lease.
+    resident: tuple[str, ...] = ()  # Models on which a lease is granted immediately.
     accepts: bool = True
 
 

@@ -44,7 +44,7 @@ FIELDS: Final = {
     "bytesIn": "bytes of the request's body",
     "bytesOut": "bytes of the response's body",
     "footprintBytes": "memory of a model",
-    "leakedBytes": "memory of the slice that was never freed, in total",
+    "leakedBytes": "memory of the slice that was not freed, in total",
     "measured": "measured bytes, by model and part",
     # At the start of a process
     "ports": "ports on which it listens",

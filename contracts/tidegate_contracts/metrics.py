@@ -37,8 +37,8 @@ LABELS: Final = {
         "`gone` (its caller left). Of a copy or a span: its result"
     ),
     "of": (
-        "of bytes: `callers`, `strangers` (unauthenticated). Of ended calls or connections: `room` (memory needed), "
-        "`held` (too much held), `answer` (not read), `chatter`"
+        "of bytes: `callers`, `strangers` (unauthenticated). Of ended calls or connections: `room` (unauthenticated, "
+        "memory needed), `held` (too much held), `answer` (not read), `chatter`"
     ),
     "state": "of a model: as in `tidegate status`. Of a breaker: `closed`, `open`, `half-open` (one call on trial)",
     "kind": (

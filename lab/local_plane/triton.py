@@ -58,9 +58,8 @@ def installed() -> Installed:
     """Return Triton, installed if necessary. Raises CannotBeHadError."""
     what = "a real Triton (nvidia-pytriton)"
     if sys.version_info >= TOO_NEW:
-        raise CannotBeHadError(
-            f"{what}: its Python backend needs numpy 1, which has no wheel for Python {PYTHON}. Run `make PYTHON=python3.12 …`"
-        )
+        why = f"its Python backend needs numpy 1, which has no wheel for Python {PYTHON}"
+        raise CannotBeHadError(f"{what}: {why}. Run `make PYTHON=python3.12 …`")
     venv = environment("triton", what, GLIBC)
     packages = site_packages(venv)
     home = packages / "pytriton" / "tritonserver"

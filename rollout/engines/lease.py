@@ -108,7 +108,8 @@ def _acquired(kube: Kubectl, hold: RolloutLease) -> bool:
         else:
             at_work = f"{_words(holder)} is at work in {namespace}"
             if time.monotonic() > end:
-                raise CommandError(f"{at_work} for more than an hour. Run this again later.")
+                long = f"{_words(holder)} has been at work in {namespace} for more than an hour"
+                raise CommandError(f"{long}. Run this again later.")
             if shown != at_work:
                 shown = at_work
                 note(f"waiting: {at_work} …")

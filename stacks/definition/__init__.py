@@ -80,7 +80,7 @@ class Environment(Renamable):
     rollout: RolloutOrder = RolloutOrder()
     """Order of a rollout over data planes."""
     promotion: Promotion = Promotion()
-    """Conditions for promoting versions of models to it."""
+    """Conditions for deploying and promoting versions of models to it."""
 
     @model_validator(mode="after")
     def _production_is_no_trial(self) -> Self:

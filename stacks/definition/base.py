@@ -207,7 +207,7 @@ _OUR_ANNOTATIONS = (
 ForeignAnnotations = Annotated[Annotations, Without(_OUR_ANNOTATIONS, "is an annotation that Tidegate sets itself")]
 EnvironmentName = Annotated[
     str,
-    form(r"^[A-Za-z_][A-Za-z0-9_]*$", "letters, digits and underscores", "variable name"),
+    form(r"^[A-Za-z_][A-Za-z0-9_]*$", "letters, digits and underscores, without a digit first", "variable name"),
 ]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Percent = Annotated[
@@ -218,7 +218,11 @@ Text = Annotated[str, form(r"^\S(.*\S)?$", "one line of text, without white spac
 HTTP_URL = r"^https?://[^\s/?#@]+(/[^\s?#]*)?$"
 HttpPath = Annotated[
     str,
-    form(proxy_process.PATH_PATTERN, "/ or a path such as /inference, without a slash at its end, . or ..", "URL path"),
+    form(
+        proxy_process.PATH_PATTERN,
+        "/ or a path such as /inference, without a final slash and without segments of dots",
+        "URL path",
+    ),
 ]
 
 

@@ -133,7 +133,7 @@ class Domino(Section):
     """Namespace of workspaces, jobs and model endpoints, whose pods can call the proxy."""
     principal_url: HttpUrl | None = None
     """Address of a principal service outside platformNamespace, such as https://domino.example.com/v4/auth/principal.
-    Needs an entry in network.reach, and closes platformNamespace."""
+    The proxy then needs an entry in network.reach, and can no longer reach platformNamespace."""
 
 
 class PrometheusPeer(Section):

@@ -86,7 +86,7 @@ Loading = Annotated[Preload | OnDemand, Field(discriminator="mode")]
 
 
 class QueueScaling(ReplicaBounds):
-    """Scales by waiting requests. Needs KEDA and Prometheus.
+    """Scales by the load of callers. Needs KEDA and Prometheus.
 
     Pools of kind openai use waitingRequests, all others queueMilliseconds and busyPercent.
     """
@@ -124,7 +124,7 @@ class Pool(Renamable):
     replicas: Annotated[int, Field(ge=0, le=1000)] | None = None
     """Number of replicas. The default is 1 without autoscaling."""
     autoscaling: PoolScaling | None = None
-    """Autoscaler, by CPU use or by waiting requests."""
+    """Autoscaler, by CPU use or by the load of callers."""
     resources: ServerResources = ServerResources()
     """CPU and memory of each replica."""
     policy_resources: PolicyResources = PolicyResources()

@@ -15,7 +15,7 @@ _WHERE = "soakHours counts hours of service in another environment: set from"
 
 
 class Promotion(Conditional):
-    """Conditions for promoting versions of models to the environment.
+    """Conditions for deploying and promoting versions of models to the environment.
 
     The `tidegate` command enforces these rules to prevent mistakes. They are not access control: restrict write
     permissions on the repository too.
@@ -27,9 +27,10 @@ class Promotion(Conditional):
     source: DnsLabel | None = Field(default=None, alias="from")
     """Environment to which a version must have been deployed before. The default is any registered version."""
     principals: tuple[ExactName, ...] = ()
-    """Principals that may promote. No globs."""
+    """Principals that may deploy, promote, roll back and remove versions. No globs."""
     groups: tuple[ExactName, ...] = ()
-    """Groups that may promote. No globs. Without principals and groups, the writers of the server's repository may."""
+    """Groups that may do this. No globs. Without principals and groups, the writers of the server's repository may, and
+    without writers all callers."""
     separation_of_duties: bool = False
     """Whether someone other than the person who registered a version must promote it."""
     soak_hours: Annotated[float, Field(ge=0.1, le=8760)] | None = None

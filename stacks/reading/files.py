@@ -55,11 +55,9 @@ def _read_bytes(file: str) -> bytes:
         with suppress(OSError):  # The directory does not exist, or is not readable.
             there = sorted({*os.listdir(directory or ".")} - {name})
         near = nearest(name, there)
-        do = (
-            f"Did you mean {escaped(os.path.join(directory, near))}?"
-            if near
-            else "Change to the directory of your platform, or run `tidegate init`."
-        )
+        do = "Change to the directory of your platform, or run `tidegate init`."
+        if near:
+            do = f"Did you mean {escaped(os.path.join(directory, near))}?"
         refuse(file, "there is no such file", do=do)
     except IsADirectoryError:
         refuse(file, "this is a directory, not a file")

@@ -57,7 +57,7 @@ def production_lowers_guardrails_by_waivers(stack: Stack) -> Iterator[Problem]:
         and name != "images-are-pinned-by-digest"
     ]
     if stack.environment.production and lowered:
-        what = f"{listed(lowered)} are not mandatory in production, without an owner, a reason and an end"
+        what = f"severities makes {listed(lowered)} advisory in production, without an owner, a reason and an end"
         do = "Add a waiver for each under guardrails.waivers (rule, object, owner, reason, until) instead."
         yield stack.source.problem(("guardrails", "severities"), what, do=do)
 

@@ -136,7 +136,7 @@ def test_a_called_model_that_no_gpu_holds_ends_the_plan_before_any_simulation(fo
     write_trace(trace_of(1, large=(50, 2.0, 600.0), small=(1, 2.0, 60.0)), folder / "large.csv")
     refused = plan("large.csv", "--gpu", "l4")
     assert (refused.exit_code, refused.stdout) == (1, "")
-    assert "large does not fit on a whole L4. Plan for a larger GPU" in refused.stderr
+    assert "a whole L4 is too small for large. Plan for a larger GPU" in refused.stderr
 
 
 def test_a_plan_leaves_out_a_model_that_no_gpu_holds_and_nothing_calls(folder: Path) -> None:

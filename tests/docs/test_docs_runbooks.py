@@ -135,3 +135,12 @@ def test_a_section_has_meaning_impact_three_commands_that_exist_and_mitigation(n
             assert program in ("kubectl", "curl"), line
         for word in re.findall(r"tidegate_eviction (\w+)", line):
             assert word in ("list", "retry"), line
+
+
+PHRASES = re.findall(r"\| grep ['\"]([a-z]+ [a-z ]+)['\"]", "".join(SECTIONS.values()))
+
+
+@pytest.mark.parametrize("phrase", sorted({*PHRASES}))
+def test_a_phrase_that_a_runbook_looks_for_is_in_a_log_message(phrase: str) -> None:
+    sources = [path for folder in ("proxy", "policies/eviction", "service") for path in (ROOT / folder).rglob("*.py")]
+    assert any(phrase in path.read_text("utf-8") for path in sources)

@@ -76,7 +76,7 @@ def test_a_preview_has_what_changes_what_restarts_and_what_is_weaker(preview: Ca
     assert {"verb": "changed", "kind": "Deployment", "name": "inference-proxy"}.items() <= dev["objects"][-1].items()
     assert "registry.test/proxy:1 → registry.test/proxy:2" in " ".join(dev["objects"][-1]["fields"])
     assert [one["name"] for one in dev["restarts"]] == ["inference-proxy"]
-    assert dev["weaker"] == ["newly lets me promote versions of models to it"]
+    assert dev["weaker"] == ["newly lets me change the versions of its models"]
     assert {"who": "principal cd", "action": "infer", "models": "one of small, * of *", "wider": True} in prod["grants"]
     assert (prod["state"], prod["weaker"]) == ("changed", [])
     assert "WEAKER" in found["verdict"]

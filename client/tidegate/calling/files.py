@@ -26,7 +26,7 @@ def read_inputs(path: str) -> Any:
     kind = ".json" if path == STDIN else Path(path).suffix.lower()
     if kind not in _READERS:
         do = f"use one of {', '.join(_READERS)}"
-        raise UsageError(f"cannot read inputs from {kind or 'such'} files", where=path, do=do)
+        raise UsageError(f"cannot read inputs from {kind or 'this kind of'} files", where=path, do=do)
     try:
         return _READERS[kind](path)
     except OSError as error:

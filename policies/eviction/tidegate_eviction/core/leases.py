@@ -14,7 +14,7 @@ from .pool import RETURNING, WANTS_ROOM, Lease, Model, Pool, Waiter
 
 _RECENT = 0.2  # The weight of the latest interval between uses. 0.05 to 0.5 choose much the same.
 JITTER = 0.1  # At most this share of `retry_after` is added at random, so that callers do not return all at once.
-LATE_SECONDS = 3.0  # A caller may return this much later than `retry_after`.
+LATE_SECONDS = 3.0  # A caller may return this much later than `retry_after` and keeps its turn.
 SPARE_SECONDS = 10.0  # The time until a proxy that found no unused memory may retry.
 _LOADED = (State.RESIDENT, State.DRAINING)
 _REASONS: dict[State, wire.BusyReason] = {

@@ -32,7 +32,7 @@ def read(data: bytes) -> EvictionSettings:
         raise SettingsError(f"policy: {error}") from None
     counts = Counter(model.name for model in settings.models)
     if twice := sorted(name for name, count in counts.items() if count > 1):
-        raise SettingsError(f"models: {', '.join(twice)} is listed twice")
+        raise SettingsError(f"models: listed twice: {', '.join(twice)}")
     if "\0" in settings.repository:
         raise SettingsError(f"repository: {settings.repository!r} is not a path")
     if MEMORY_MODEL in counts:

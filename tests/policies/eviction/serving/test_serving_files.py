@@ -38,7 +38,7 @@ def content(**changes: Any) -> bytes:
         (content(leaseSeconds=10**400), "leaseSeconds: Input should be less than or equal to"),
         (content(models=[{"name": "a", "versions": [2**70]}]), "models.0.versions.0: Input should be less than"),
         (content(tuning={"retryMostSeconds": math.inf}), "tuning.retryMostSeconds: Input should be less than"),
-        (content(models=[{"name": "a"}, {"name": "b"}, {"name": "a"}]), "models: a is listed twice"),
+        (content(models=[{"name": "a"}, {"name": "b"}, {"name": "a"}]), "models: listed twice: a"),
         (content(models=[{"name": "tidegate_memory"}]), "models: tidegate_memory is reserved"),
     ],
 )

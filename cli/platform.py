@@ -75,7 +75,7 @@ def up(
     stack: Stack = None,
     engine: EngineOption = None,
     adopt: Annotated[
-        bool, typer.Option("--adopt", help="Take over a stack of another engine, or an existing namespace.")
+        bool, typer.Option("--adopt", help="Take over a stack of another engine, or a namespace that is in use.")
     ] = False,
     keep_going: KeepGoing = False,
 ) -> None:

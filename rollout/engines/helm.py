@@ -69,9 +69,10 @@ class Helm:
 
     def check(self, stack: Stack, rendered: Rendered) -> None:
         kube = Kubectl(stack.data_plane.context_name)
-        if ownership.owner_for_up(kube, stack, "helm", adopt=self.adopt) is not None:
+        owner = ownership.owner_for_up(kube, stack, "helm", adopt=self.adopt)
+        if owner is not None:
             self._foreign(state_of_stack(kube, rendered.objects), stack, kube)
-        elif text := ownership.owner_in_other_namespace(kube, stack):
+        if owner in (None, ownership.UNOWNED) and (text := ownership.owner_in_other_namespace(kube, stack)):
             note(text)
 
     def up(self, bundle: Bundle, *, wait: bool = True) -> bool:
@@ -88,9 +89,9 @@ class Helm:
             if waiting and waiting.result():
                 await_ready(kube, objects, seconds)
             return False
+        if owner in (None, ownership.UNOWNED) and (text := ownership.owner_in_other_namespace(kube, stack)):
+            note(text)
         if owner is None:
-            if text := ownership.owner_in_other_namespace(kube, stack):
-                note(text)
             # Helm stores its records in the namespace, so it must exist, with the release's marks.
             namespace = next(item for item in objects if item["kind"] == "Namespace")
             head = {kind: {**namespace["metadata"].get(kind, {}), **of} for kind, of in helm_marks(stack).items()}

@@ -72,7 +72,9 @@ class Owner:
 
 
 UNOWNED: Final = Owner("")
-_WORKLOADS: Final = ("pods", "deployments", "statefulsets", "daemonsets", "jobs", "cronjobs")
+_IN_USE: Final = (
+    "pods", "deployments", "statefulsets", "daemonsets", "jobs", "cronjobs", "services", "persistentvolumeclaims",
+)  # fmt: skip
 
 
 def owner_of(kube: Kubectl, stack: StackId) -> Owner | None:
@@ -120,11 +122,21 @@ def ensure_owner(kube: Kubectl, stack: StackId, engine: str, *, adopt: bool = Fa
 
 def owner_for_up(kube: Kubectl, stack: StackId, engine: str, *, adopt: bool = False) -> Owner | None:
     """Return the owner, as `ensure_owner` does, of a stack that is to be applied. A namespace that someone else made
-    needs no `adopt` if nothing runs in it: people make it for their Secrets."""
+    needs no `adopt` if it has only Secrets, ConfigMaps and the like: people make it for them."""
     owner = owner_of(kube, stack)
-    if owner == UNOWNED and not kube.find(_WORKLOADS, "-n", stack.namespace):
+    if owner == UNOWNED and not adopt and _is_empty(kube, stack):
         return owner
     return ensure_owner(kube, stack, engine, adopt=adopt)
+
+
+def _is_empty(kube: Kubectl, stack: StackId) -> bool:
+    namespace = kube.get("namespace", stack.namespace) or {}
+    if mapping(namespace, "metadata", "labels").get(PART_OF) == "tidegate":
+        return False  # another environment's: its volumes stay after `down`
+    try:
+        return not kube.find(_IN_USE, "-n", stack.namespace)
+    except CommandError:  # no permission to list all of them
+        return False
 
 
 def require_ours(objects: Sequence[KubernetesObject], stack: StackId, context: str, *, adopt: bool) -> None:

@@ -117,6 +117,8 @@ class Pulumi:
             unknown = [item for item in unknown if item["kind"] != "Namespace"]
         if self.adopt:
             ownership.require_ours([*unknown, *live.gone], stack, kube.context, adopt=True)
+        elif owner == ownership.UNOWNED and (strange := [*unknown, *live.gone]):
+            raise CommandError(pulumi_cli.not_in_state(stack, strange))
         elif unknown and not planned.adopts:
             raise CommandError(pulumi_cli.not_in_state(stack, unknown))
         return owner, planned, live

@@ -89,6 +89,10 @@ def test_an_engine_takes_a_namespace_of_another_owner_only_if_nothing_runs_there
     used: Any = FakeCluster([namespace, made("Pod", "db-0", labels={})])
     with pytest.raises(CommandError, match="Tidegate did not create it"):
         ownership.owner_for_up(used, stack, engine)
+    others: Any = FakeCluster([made("Namespace", "tidegate-dev", labels=OURS | {"app.kubernetes.io/instance": "x"})])
+    with pytest.raises(CommandError, match="Tidegate did not create it"):
+        ownership.owner_for_up(others, stack, engine)
+    assert ownership.owner_for_up(used, stack, engine, adopt=True) == ownership.UNOWNED
 
 
 @pytest.fixture

@@ -305,6 +305,7 @@ class ClientConnection(Caller):
         """Create the request, and start it if it is its turn."""
         self._in_head = False
         self._body_bytes = 0
+        self._chunk_at = None
         headers, self._headers = self._headers, []  # trailers come next
         if self._discards_input:
             return

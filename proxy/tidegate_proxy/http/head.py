@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
+from time import monotonic
 from typing import Any
 
 import httptools
@@ -91,7 +92,9 @@ class Shape:
     def learn(self) -> None:
         """Count a head of this shape. A frequent shape gets a pattern, which is faster than the parser."""
         self.seen += 1
-        if self.seen == _OFTEN:
+        global _next_pattern
+        if self.seen >= _OFTEN and self.match is _never and (now := monotonic()) >= _next_pattern:
+            _next_pattern = now + _PATTERN_EVERY
             value = [rb"[!-~](?:[ -~]*[!-~])?"] * len(self.names)
             if self.length >= 0:
                 value[self.length] = rb"[0-9]{1,15}"
@@ -103,6 +106,8 @@ class Shape:
 
 _SHAPES: dict[tuple[bytes, ...], Shape | None] = {}
 _OFTEN = 3
+_PATTERN_EVERY = 0.5  # Seconds. Compiling one takes milliseconds, and names are the caller's choice.
+_next_pattern = 0.0
 _MOST_SHAPES = 512
 _LONGEST_SHAPE = 512  # Bytes of all names in one shape.
 _MOST_NAMES = 32

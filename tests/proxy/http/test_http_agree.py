@@ -54,6 +54,8 @@ async def here(
     tmp_path: Path, identity_provider: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[RunningProxy]:
     monkeypatch.setattr("tidegate_proxy.telemetry.records.SUCCESS_EVERY", 0)
+    monkeypatch.setattr("tidegate_proxy.http.head._PATTERN_EVERY", 0.0)
+    monkeypatch.setattr("tidegate_proxy.http.head._next_pattern", 0.0)
     access = routing.AccessTable(
         issuers=(identity_provider.entry,),
         rules=(_rule("all", ("infer", "inspect"), "resnet", "split"), _rule("look", ("inspect",), "seen")),

@@ -86,3 +86,18 @@ def test_few_and_short_heads_of_authenticated_callers_are_cached(monkeypatch: py
     read([(b"Host", b"a"), (b"n" * head._LONGEST_SHAPE, b"")], b"1.1", 0)
     read([(b"Host", b"a"), (b"Accept", b"")], b"1.1", 0, is_unknown=True)
     assert not head._SHAPES
+
+
+def test_patterns_are_compiled_rarely_however_many_orders_of_names_a_caller_sends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Compiling one takes milliseconds, and calls that are refused count too."""
+    monkeypatch.setattr(head, "_SHAPES", {})
+    monkeypatch.setattr(head, "_next_pattern", 0.0)
+    monkeypatch.setattr(head, "_PATTERN_EVERY", 60.0)
+    for number in range(20):
+        read([(b"Host", b"a"), (b"n%d" % number, b"")], b"1.1", 0)
+    shapes = [shape for shape in head._SHAPES.values() if shape is not None]
+    for shape in shapes * 4:
+        shape.learn()
+    assert sum(shape.match is not head._never for shape in shapes) == 1

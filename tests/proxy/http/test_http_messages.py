@@ -130,6 +130,16 @@ def test_chunks_within_the_limit_all_go_on_however_they_come(
         asyncio.run(run(Path(folder)))
 
 
+async def test_chunks_of_one_request_do_not_count_for_the_next(tmp_path: Path) -> None:
+    start, size = request(body=b"", Transfer_Encoding="chunked"), 700_000  # Twice that is too large.
+    async with served(tmp_path) as here, here.caller() as caller:
+        await caller.send(start + b"%x\r\n" % size + b"x" * size + b"\r\n0\r\n\r\n")
+        assert (await caller.reply()).status == 200
+        await caller.send_apart(start + b"%x" % size)
+        await caller.send(b"\r\n" + b"x" * size + b"\r\n0\r\n\r\n")
+        assert (await caller.reply()).status == 200
+
+
 @pytest.mark.parametrize("path", ["/predict", PATH])
 @pytest.mark.parametrize(
     ("begin", "more"),

@@ -191,7 +191,7 @@ def _table(frame: Any, signature: Signature) -> dict[str, Any]:
         if not {each.name for each in signature.inputs} & set(names):
             if only.dims and only.dims[-1] not in (-1, len(names)):
                 do = f"name the columns after the inputs, or pass {only.dims[-1]} columns: the model takes {signature}"
-                raise UsageError(f"the table has {len(names)} columns, none of which is an input", do=do)
+                raise UsageError(f"no column of the table is an input: {', '.join(names[:5])}", do=do)
             return {only.name: frame.to_numpy()}
     return {name: _cells(frame.iloc[:, place]) for place, name in enumerate(names)}
 

@@ -71,7 +71,7 @@ class Model:
             if not answered or (newer := self._look(call)) == signature:
                 raise
         what = f"the model {self.name} changed while its rows were sent"
-        why = f"{len(answered)} requests were answered before, but the model now takes {newer}"
+        why = f"responses before the change: {len(answered)}. The model now takes {newer}"
         do = "call it again with the new inputs. The client does not send rows twice"
         raise UnreachableError(what, where=self.proxy.url, why=why, do=do)
 

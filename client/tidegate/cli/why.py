@@ -77,4 +77,4 @@ def _reasons_at(place: "Place") -> list[str]:
     meaning = _AGAIN if place.failures and place.state == "cold" else _MEANING.get(place.state, "")
     words = [meaning, "" if is_shown else place.why.removeprefix(f"{place.replica} ")]
     lines = failures + [f"{place.replica}: {': '.join(filter(None, words))}"] * any(words)
-    return lines + [f"{place.replica}: {place.busy} requests were refused as busy in five minutes"] * (place.busy > 0)
+    return lines + [f"{place.replica}: refused as busy in five minutes: {place.busy}"] * (place.busy > 0)

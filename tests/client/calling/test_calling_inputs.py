@@ -124,7 +124,7 @@ WRONG: dict[str, tuple[Any, Signature, str]] = {
     "no-names": ([1, 2], PAIR, "you must name them"),
     "a-shape": ({"A": [1], "B": [1, 2, 3]}, PAIR, r"input B has the shape \[3\]"),
     "rows": ({"A": [[1], [2]], "B": [[1, 2]]}, PAIR, "different numbers of rows"),
-    "columns": (table({"x": [1], "y": [2]}), FEATURES, "2 columns"),
+    "columns": (table({"x": [1], "y": [2]}), FEATURES, "no column of the table is an input: x, y"),
     "twice": (table([[1, 2]], columns=["A", "A"]), PAIR, "two columns of the same name"),
     "cells": (table({"A": [1, 2], "B": [[1, 2], [3]]}), PAIR, "differ in shape"),
     "ragged": ({"A": [[1], [2, 3]], "B": [1, 2]}, PAIR, "input A"),

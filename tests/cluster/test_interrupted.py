@@ -81,7 +81,7 @@ def test_a_run_knows_when_another_one_has_taken_its_lease(
         hold.ensure_held()
         kube.run("patch", "lease", lease.NAME, "-n", namespace, "--type=merge", "--patch", THEIRS)
         until("it is noticed", lambda: hold.lost)
-        with pytest.raises(CommandError, match="user@elsewhere, process 7 has taken over"):
+        with pytest.raises(CommandError, match="user@elsewhere, process 7 took over"):
             hold.ensure_held()
     assert kube.get("lease", lease.NAME, namespace) is not None, "it is left to the other run"
 

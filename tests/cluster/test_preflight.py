@@ -54,7 +54,7 @@ def test_what_would_never_start_stops_an_up_before_the_first_object(site: Site) 
         "StorageClass no-class does not exist: pods of small-extra wait for it",
         f"CSIDriver no.csi.test does not exist: no pod can mount PersistentVolume {site.prefix}-dev-spare",
         "no node has the labels disk=fast: pods of small-extra wait",
-        "nodes have nvidia.com/mig-7g.80gb for 0 of 1 pod: pods of small-main wait",
+        "the nodes have enough nvidia.com/mig-7g.80gb for 0 of 1 pod: pods of small-main wait",
     }
     assert one_of(found, "no CNI that is known")["level"] == "advisory"
     for one in found.values():

@@ -34,7 +34,7 @@ class Advice:
     change: Mapping[str, Any] = field(default_factory=dict)
     now: Figures | None = None
     then: Figures | None = None
-    beside: str = ""  # A further remark.
+    remark: str = ""  # A further remark.
 
 
 def advise(subject: PoolUnderReview, trace: Trace | None, target: float = TARGET) -> Advice:
@@ -73,22 +73,22 @@ def _more_computing(subject: PoolUnderReview) -> Advice:
     found, work = subject.found, subject.found.work
     each = work.queued_seconds / found.calls
     why = f"Calls wait {each * 1e3:.0f} ms each in the queue, {work.queue_share:.1f} times their computing time."
-    beside = "The simulator does not model queues, so it cannot show the effect."
+    remark = "The simulator does not model queues, so it cannot show the effect."
     if subject.pool.autoscaling is not None:
         bounds = subject.pool.autoscaling.model_dump(mode="json", by_alias=True, exclude_unset=True)
         scaled = subject.change(autoscaling={**bounds, "max": subject.pool.autoscaling.max + 1})
-        return Advice("more replicas", why, scaled, beside=beside)
+        return Advice("more replicas", why, scaled, remark=remark)
     count = max(1, 1 if subject.pool.replicas is None else subject.pool.replicas)
     first = max(work.queue_seconds, key=lambda name: work.queue_seconds[name])
     if isinstance(subject.pool.loading, OnDemand) and count >= COPIES:
         share = work.queue_seconds[first] / work.queued_seconds
         if share >= ONE_MODELS:
-            beside = (
+            remark = (
                 f"{share:.0%} of it is {first}'s, which uses at most {COPIES} replicas, however many there are. "
                 "Set more instances (instance_group in its config.pbtxt)."
             )
-            return Advice("nothing", why, beside=beside)
-    return Advice("more replicas", why, subject.change(replicas=count + 1), beside=beside)
+            return Advice("nothing", why, remark=remark)
+    return Advice("more replicas", why, subject.change(replicas=count + 1), remark=remark)
 
 
 def _longer_wait(subject: PoolUnderReview, loading: OnDemand, trace: Trace | None) -> Advice | None:
@@ -124,7 +124,7 @@ def _more_room(subject: PoolUnderReview, trace: Trace | None) -> Advice:
         reason = (
             "the trace has no calls of it" if setting else "its policy is not installed here, or its slice is unknown"
         )
-        return Advice("nothing", why, beside=f"The remedies cannot be simulated: {reason}.")
+        return Advice("nothing", why, remark=f"The remedies cannot be simulated: {reason}.")
     now = expect(trace, setting)
     # With memory for all models, only first loads cost time.
     least = expect(trace, replace(setting, capacity_bytes=2 * trace.total_bytes + setting.capacity_bytes)).lost_seconds
@@ -140,17 +140,17 @@ def _more_room(subject: PoolUnderReview, trace: Trace | None) -> Advice:
         return (one[0].more_bytes, round(one[1].lost_seconds))
 
     if now.lost_seconds <= least or not tried:
-        return Advice("nothing", why, now=now, beside="In the simulation, nothing is lost for lack of memory.")
+        return Advice("nothing", why, now=now, remark="In the simulation, nothing is lost for lack of memory.")
     remedy, then = min(enough, key=cost) if enough else min(tried, key=lambda one: one[1].lost_seconds)
-    beside = "" if enough else "No remedy is enough by itself. This one helps most."
+    remark = "" if enough else "No remedy is enough by itself. This one helps most."
     if remedy.kind == FILES_NEAR and found.reading is not None:
         rate, near = found.reading.bytes_per_second / 1e6, NEAR_BYTES_PER_SECOND / 1e6
         why = f"{why} Files are read at {rate:,.0f} MB/s, which is {found.reading.share:.0%} of the load time."
-        beside = (
+        remark = (
             f"Simulated with staged files at {near:,.0f} MB/s. Not simulated: each model's first load still reads "
             "from the volume. The size is that of the footprints, but files may be smaller."
         )
-    return Advice(remedy.kind, why, remedy.change, now, then, beside)
+    return Advice(remedy.kind, why, remedy.change, now, then, remark)
 
 
 def setting_of_pool(pool: Pool, models: Collection[Model]) -> SimulationSetting | None:

@@ -82,8 +82,8 @@ def _of_pool(definition: Definition, subject: PoolUnderReview, advice: Advice, t
     if advice.now is not None:
         then = f" → {_expected(advice.then)}" if advice.then is not None else ""
         yield f"  expected {_expected(advice.now)}{then} (the same calls, simulated)"
-    if advice.beside:
-        yield f"  note     {advice.beside}"
+    if advice.remark:
+        yield f"  note     {advice.remark}"
 
 
 def _expected(each: Figures) -> str:

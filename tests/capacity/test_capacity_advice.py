@@ -137,7 +137,7 @@ def test_models_that_come_from_a_slow_volume_again_and_again_are_to_be_staged(tm
     assert advice.then
     assert advice.then.lost_seconds < 0.5 * advice.now.lost_seconds
     assert "Files are read at 100 MB/s, which is 94% of the load time." in advice.why
-    assert "Not simulated: each model" in advice.beside
+    assert "Not simulated: each model" in advice.remark
     (pool,) = after(found, subject, advice.change).stacks[0].platform.servers[0].pools
     assert isinstance(pool.loading, OnDemand)
     assert pool.loading.staging

@@ -64,7 +64,7 @@ class Waiver(Named):
     owner: Text
     """Responsible person or team."""
     reason: Text
-    """Reason."""
+    """Reason for the exception."""
     until: Day
     """Last day."""
 

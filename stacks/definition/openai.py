@@ -181,7 +181,7 @@ class CustomSettings(EngineSettings):
 
     engine: Literal["custom"]
     command: Annotated[tuple[Text, ...], Field(min_length=1)]
-    """Command."""
+    """Command of the container."""
     arguments: tuple[Text, ...] = ()
     """Arguments."""
     live_path: Annotated[str, _PATH] = "/health"

@@ -106,7 +106,8 @@ bench-eviction: .test ## Measure the choices of the eviction policy (BENCH="--on
 
 # The commands of `tidegate`, as Typer describes them.
 CLI_PAGE = { printf '\# Commands of tidegate\n\n`make docs` writes this page. The words are explained in [concepts.md](concepts.md).\n' \
-  && $(RUN) -m typer cli.app utils docs --name tidegate | tail -n +2; }
+  && $(RUN) -m typer cli.app utils docs --name tidegate | tail -n +2 \
+  | sed -E '/^(\* `--help`.*|```.*|\*\*[A-Z].*\*\*:)$$/d; s/^\$$ (.*)/`\1`/' | cat -s; }
 
 SITE = "$(shell '$(PYTHON)' requirements/install.py --where site)/bin/python"
 

@@ -68,7 +68,7 @@ class Block:
         whole = re.sub(r"<<'?(\w+)'?\n.*?^\1$", "", whole, flags=re.DOTALL | re.MULTILINE)
         whole = re.sub(r"'[^'\n]*\n[^']*'", "''", whole)  # a program, or JSON, on the standard input of another
         parts = [part for line in whole.splitlines() for part in re.split(r" && (?!\w+=)", line.partition(" #")[0])]
-        parts = [re.sub(r'^(?:[A-Z_]+=(?:"[^"]*"|[^\s$]*)(?: |$))+', "", each) for each in parts]  # variables of one command
+        parts = [re.sub(r'^(?:[A-Z_]+=(?:"[^"]*"|[^\s$]*)(?: |$))+', "", each) for each in parts]  # variables
         return [each.strip() for each in parts if each.strip() and not each.startswith((" ", "#"))]
 
 

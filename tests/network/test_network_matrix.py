@@ -54,11 +54,11 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[Question, Answer]:
     return dict(zip(questions(), ask(policies(), questions(), tmp_path_factory.mktemp("cyclonus")), strict=True))
 
 
-def test_what_is_allowed_is_what_is_written_down(answers: dict[Question, Answer]) -> None:
+def test_the_allowed_connections_are_the_documented_ones(answers: dict[Question, Answer]) -> None:
     assert said(one for one, answer in answers.items() if answer.allowed) == said(written_down())
 
 
-def test_between_our_pods_either_side_alone_refuses_what_is_not_allowed(answers: dict[Question, Answer]) -> None:
+def test_either_side_alone_refuses_other_connections_between_our_pods(answers: dict[Question, Answer]) -> None:
     """If you delete one policy, that opens nothing between two environments."""
     half_open = [
         one
@@ -68,7 +68,7 @@ def test_between_our_pods_either_side_alone_refuses_what_is_not_allowed(answers:
     assert said(half_open) == []
 
 
-def test_everybody_was_asked_about_every_port(answers: dict[Question, Answer]) -> None:
+def test_every_pair_of_pods_was_evaluated_for_every_port(answers: dict[Question, Answer]) -> None:
     ours = [place for place in places() if place.environment]
     assert {(place.environment, place.name) for place in ours} == {
         (environment, name)
@@ -111,7 +111,7 @@ def test_one_policy_that_opens_a_server_is_seen(direction: str, tmp_path: Path) 
     assert all(not (one.source.environment and one.destination.environment) for one in found)
 
 
-def test_a_proxy_of_dev_that_says_it_is_prods_reaches_nobody_in_prod(tmp_path: Path) -> None:
+def test_a_dev_proxy_with_prods_labels_reaches_no_pod_in_prod(tmp_path: Path) -> None:
     """Selectors of pods hold within their namespace: a label alone opens nothing."""
     changed = []
     for one in questions():

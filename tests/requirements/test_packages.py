@@ -87,7 +87,7 @@ def every_package() -> set[str]:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("page", COMMANDS)
-def test_a_package_runs_where_nothing_but_its_documented_line_was_installed(page: str, tmp_path: Path) -> None:
+def test_a_package_runs_after_its_documented_line_alone(page: str, tmp_path: Path) -> None:
     run = empty(tmp_path)
     run(tmp_path / "checkout", "pip", "install", "--quiet", "--disable-pip-version-check", *documented(page))
     for command in COMMANDS[page]:
@@ -95,7 +95,7 @@ def test_a_package_runs_where_nothing_but_its_documented_line_was_installed(page
 
 
 @pytest.mark.thorough
-def test_an_extra_brings_what_it_is_for(tmp_path: Path) -> None:
+def test_an_extra_installs_its_feature(tmp_path: Path) -> None:
     run = empty(tmp_path)
     quiet = "--quiet", "--disable-pip-version-check"
     run(tmp_path / "checkout", "pip", "install", *quiet, "./client")
@@ -107,7 +107,7 @@ def test_an_extra_brings_what_it_is_for(tmp_path: Path) -> None:
         run(tmp_path, "python", "-c", needs)
 
 
-def test_every_page_says_the_same_of_how_the_client_is_installed() -> None:
+def test_every_page_installs_the_client_in_the_same_way() -> None:
     assert documented("docs/models.md") == documented("client/README.md")
 
 

@@ -64,7 +64,7 @@ def test_a_slice_is_a_bar_in_which_each_model_is_as_wide_as_its_share(tmp_path: 
     assert bar.count("·") == 24
 
 
-def test_failed_and_busy_models_come_first_then_those_in_memory(tmp_path: Path) -> None:
+def test_failed_and_busy_models_come_first_then_loaded_ones(tmp_path: Path) -> None:
     held = [
         {"holder": "proxy-1", "secondsLeft": 9.0, "inFlight": 3},
         {"holder": "proxy-2", "secondsLeft": 9.0, "inFlight": 1},

@@ -168,7 +168,7 @@ def churn(
     return seen
 
 
-def test_every_answer_is_right_or_busy_and_room_is_never_overrun(tmp_path: Path) -> None:
+def test_every_response_is_right_or_busy_and_memory_is_never_exceeded(tmp_path: Path) -> None:
     with plane(tmp_path) as made:
         seen = churn(made, SECONDS / 4, {503})
         log = (tmp_path / "policy" / "policy.log").read_text("utf-8")

@@ -109,7 +109,7 @@ def test_just_the_versions_that_get_traffic_are_loaded(zoo_plane: Plane) -> None
     holder.release("many")
 
 
-def test_room_is_made_and_what_was_unloaded_does_not_answer(zoo_plane: Plane) -> None:
+def test_models_are_evicted_and_an_unloaded_model_does_not_respond(zoo_plane: Plane) -> None:
     holder = zoo_plane.holder
     for name in ("a", "many", "c"):
         assert holder.acquire(name)["outcome"] == "granted"

@@ -1,4 +1,4 @@
-"""The environment is made once, is whole or not there, and says why when it cannot be made."""
+"""The environment is created once and completely. An error has the reason."""
 
 import subprocess
 import sys

@@ -31,14 +31,14 @@ COMMANDS = {
         "python -c 'import pandas; from tidegate.life.deploy import deploy; from tidegate.registry import Registry'",
     ],
 }
-"""What runs then, of each page, in a folder with a `model.py`."""
+"""The commands that then run, by page, in a directory with a `model.py`."""
 EXTRAS = {
     "pandas": "import pandas",
     "s3": "import boto3",
     "signing": "import model_signing.signing, model_signing.verifying",
     "sklearn": "import pandas, skl2onnx, onnxruntime",
 }
-"""What can be imported once the client's extra is installed as its messages say, and with those before it cannot."""
+"""Imports that work after the installation of the client's extra, but not with the extras before it."""
 MODEL = "class TritonPythonModel:\n    def execute(self, requests):\n        return []\n"
 
 
@@ -60,13 +60,13 @@ def packages(page: str) -> set[str]:
 
 
 def empty(tmp_path: Path) -> Callable[..., None]:
-    """Make an empty environment beside a copy of the packages; return what runs a command there, in some folder."""
+    """Create an empty environment next to a copy of the packages. Return a function that runs a command in it."""
     venv.create(tmp_path / "venv", with_pip=True)
     commands = tmp_path / "venv" / "bin"
     (tmp_path / "model.py").write_text(MODEL)
     ours = ("PYTHON", "TIDEGATE", "MLFLOW", "DOMINO", "VIRTUAL_ENV")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    environment["PIP_NO_COMPILE"] = "1"  # What is run is compiled, and no more.
+    environment["PIP_NO_COMPILE"] = "1"  # Python compiles only the modules that run.
     environment["PATH"] = f"{commands}{os.pathsep}{environment['PATH']}"
 
     def run(folder: Path, *words: str) -> None:

@@ -143,7 +143,7 @@ def test_a_model_that_fails_is_quarantined_with_tritons_reason(zoo_plane: Plane)
     assert "there is no such op" in holder.acquire("broken")["why"]
 
 
-def test_a_model_can_read_the_secret_of_its_own_triton_which_opens_no_other(tmp_path: Path, zoo_plane: Plane) -> None:
+def test_a_model_can_read_the_secret_of_only_its_triton(tmp_path: Path, zoo_plane: Plane) -> None:
     """Triton accepts it on its command line only. Such a model can also end its Triton, or alter others' data."""
     report = tmp_path / "report.json"
     nosy = Model("nosy", Path(nosy_model.__file__), [("INPUT", *zoo.NUMBER)], [("OUTPUT", *zoo.NUMBER)],

@@ -12,9 +12,7 @@ from policies.guardrails.rules import RULES
 from tests.cases import GONE
 from tests.components.objects import named
 
-from .stacks import ROOT, SMALL, Object, Objects, at, findings, in_small, prod, settings
-
-PACK = ROOT / "policies/guardrails"
+from .stacks import SMALL, Object, Objects, at, findings, in_small, prod, settings
 
 
 class Resource:

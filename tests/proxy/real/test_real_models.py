@@ -2,7 +2,6 @@ import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy
 import pytest
@@ -58,11 +57,10 @@ async def test_every_sequence_stays_at_its_first_replica(
     import tritonclient.http as client
     import tritonclient.http.aio
 
-    aio: Any = tritonclient.http.aio
     before = [counted(server) for server in (real_triton, another_triton)]
     async with running_proxy(tmp_path, real_triton.http_port, another_triton.http_port, models=[MODEL]) as here:
         where = f"127.0.0.1:{here.proxy.ports['http']}"
-        async with aio.InferenceServerClient(where) as each:
+        async with tritonclient.http.aio.InferenceServerClient(where) as each:
 
             async def sequence(number: int) -> list[int]:
                 sums = []

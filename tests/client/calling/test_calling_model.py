@@ -88,7 +88,7 @@ def test_rows_that_were_answered_are_counted_when_the_model_changes(behind: Upst
     rows = [{"X": [number]} for number in range(5)]
     called.predict(rows)
     triton.turns_after = len(triton.requested) + 3
-    with pytest.raises(UnreachableError, match=r"changed while its rows were sent(.|\n)*responses before the change: 3"):
+    with pytest.raises(UnreachableError, match=r"changed while its rows were sent(.|\n)*before the change: 3"):
         called.predict(rows)
     assert len([path for path in triton.requested if path.endswith("/infer")]) == 5 + 4
     assert called.predict(rows)["Y"].dtype == numpy.int64
@@ -115,7 +115,7 @@ def test_a_configuration_is_found_once_it_is_one(behind: Upstream, triton: Trito
     assert called.predict({"X": [1]})["Y"].tolist() == [1]
 
 
-def test_versions_have_signatures_of_their_own(behind: Upstream, triton: Triton) -> None:
+def test_each_version_has_a_separate_signature(behind: Upstream, triton: Triton) -> None:
     called = model(behind, version=3, server="gpu")
     called.predict({"X": [1]})
     called.predict({"X": [1]}, {"version": 4})

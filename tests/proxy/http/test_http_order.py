@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tidegate_proxy.http.request import HttpRequest
 from tidegate_proxy.routes import Route
 
 from .running_proxy import (
@@ -186,6 +187,22 @@ async def test_an_internal_error_is_a_response_and_a_log_line(
     assert (await caller.reply()).status == 200
     places = here.proxy.shared.limiter
     assert (places.in_flight, places.waiting, len(here.proxy.shared.open_calls)) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("at", ["__init__", "read_whole", "start", "take_body", "flush_request"])
+async def test_an_internal_error_while_a_request_is_received_is_a_response_too(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, at: str
+) -> None:
+    monkeypatch.setattr("tidegate_proxy.http.head._next_pattern", 0.0)
+    for _ in range(3):  # until the head has a pattern
+        await caller.send(request(Accept="*/*"))
+        assert (await caller.reply()).status == 200
+    monkeypatch.setattr(HttpRequest, at, broken)
+    await caller.send(request(Accept="*/*"))
+    async with asyncio.timeout(3):
+        reply = await caller.reply()
+    assert (reply.status, reply.problem) == (500, "internal")
+    assert "ZeroDivisionError: a defect" in caplog.text
 
 
 async def test_an_internal_error_in_a_queued_call_affects_no_other(

@@ -21,6 +21,8 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema, core_schema
 from tidegate_contracts import proxy_process
 
+from .suggestions import did_you_mean
+
 
 class Section(BaseModel):
     """A part of the definition: camelCase keys, no unknown keys, no conversion of types."""
@@ -288,8 +290,8 @@ def quantity_value(quantity: str) -> Decimal:
     match = _QUANTITY.fullmatch(quantity)
     if match is None:
         near = _QUANTITY.fullmatch(re.sub(r"\s|B(ytes?)?$", "", quantity))
-        guess = f": did you mean {near[0]}?" if near else ""
-        raise ValueError(f"{quantity!r} is not a Kubernetes quantity, such as 500m, 2 or 16Gi{guess}")
+        guess = did_you_mean(near[0] if near else "")
+        raise ValueError(f"{quantity!r} is not a Kubernetes quantity, such as 500m, 2 or 16Gi\n{guess}".rstrip())
     return Decimal(match[1]) * FACTORS[match[2]]
 
 

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
@@ -20,6 +19,7 @@ from .base import (
     Without,
     form,
 )
+from .suggestions import nearest
 
 AbsolutePath = Annotated[
     str,
@@ -245,7 +245,7 @@ def _repository_tag(value: Any) -> str:
     """Return the kind of a repository: object storage if it has such a key (perhaps with a typo), or else a dataset."""
     if isinstance(value, Mapping):
         keys = [str(key) for key in value]
-        is_bucket = "dataset" not in keys and bool("writers" in keys or get_close_matches("url", keys))
+        is_bucket = "dataset" not in keys and ("writers" in keys or nearest("url", keys) != "")
     else:
         is_bucket = isinstance(value, ObjectStoreRepository)
     return "object-store" if is_bucket else "dataset"

@@ -9,6 +9,7 @@ from ..definition.datasets import ClaimDataset, DatasetRepository
 from ..definition.images import POLICY_IMAGE, PROXY_IMAGE
 from ..definition.policies import SHIPPED
 from ..definition.pools import OnDemand
+from ..definition.suggestions import did_you_mean, nearest
 from ..load import Document, PathInTree
 from ..problems import Problem
 from ..stack import Definition, Stack
@@ -23,8 +24,7 @@ _KEY_OF_CLOUD = {"aws": "AWS_SECRET_ACCESS_KEY", "azure": "AZURE_STORAGE_KEY"}
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Return a remedy for an unknown name: the nearest known name, and all names, or the few that are most alike."""
     names = sorted(known)
-    near = get_close_matches(name.strip("*?"), names, n=1)
-    guess = f'Did you mean "{near[0]}"? ' if near else ""
+    guess = did_you_mean(nearest(name.strip("*?"), names))
     if len(names) > _MOST_NAMES:
         alike = get_close_matches(name, names, n=_MOST_NAMES, cutoff=0)
         return f"{guess}There are {len(names)}, such as {', '.join(sorted(alike))}."

@@ -10,10 +10,11 @@ from ..definition.openai import OpenaiServer
 from ..definition.placement import CpuPlacement, GpuNodes, Placement
 from ..definition.pools import OnDemand, Pool
 from ..definition.servers import Server
+from ..definition.suggestions import did_you_mean, nearest
 from ..definition.triton import OLDEST_TRITON, TritonServer
 from ..devices import gb
 from ..load import PathInTree
-from ..problems import Problem, Severity, did_you_mean, nearest
+from ..problems import Problem, Severity
 from ..stack import Definition, Stack
 from .rule import definition_rule, stack_rule
 

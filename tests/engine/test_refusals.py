@@ -22,7 +22,7 @@ def test_a_broken_definition_is_refused_with_every_problem_and_its_place(project
     project.edit("weight: 80", "weight: 90")
     answer = refused(project, command, DEV)
     assert re.search(r"stacks/inference\.yaml:\d+:\d+: servers\[preload\]", answer)
-    assert 'did you mean "pollSeconds"' in answer
+    assert 'Did you mean "pollSeconds"' in answer
     assert "models[fraud-score]" in answer
 
 
@@ -30,8 +30,8 @@ def test_a_broken_definition_is_refused_with_every_problem_and_its_place(project
     ("key", "value", "says"),
     [
         ("definition", "stacks/nowhere.yaml", "stacks/nowhere.yaml"),
-        ("environment", "dve", "no environment dve: did you mean dev?"),
-        ("dataPlane", "lav", "no data plane of environment dev called lav: did you mean lab?"),
+        ("environment", "dve", 'no environment dve. Did you mean "dev"?'),
+        ("dataPlane", "lav", 'no data plane of environment dev called lav. Did you mean "lab"?'),
         ("dataPlane", "east", "no data plane of environment dev called east. There are: lab."),
     ],
 )

@@ -181,7 +181,7 @@ def test_a_dry_run_of_what_would_be_refused_ends_as_the_rollout_would_and_says_w
     ("arguments", "says"),
     [
         (("--resume", "--back"), "Remove --resume or --back"),
-        (("--environment", "prd"), "There is no environment prd: did you mean prod?"),
+        (("--environment", "prd"), 'There is no environment prd. Did you mean "prod"?'),
         (("--environment", ""), "Add an environment: --environment <name>, one of dev, prod."),
         (("--environment", "../prod"), "There is no environment ../prod"),
     ],

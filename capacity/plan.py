@@ -12,6 +12,7 @@ from rich.console import Console
 from tidegate_eviction.simulate.report import about
 from tidegate_eviction.simulate.trace import SimulationError, Trace, read_trace
 
+from stacks import devices
 from stacks.command import FAILED, WRONG_INPUT, CommandError, chosen_stacks
 from stacks.definition.base import LEAST_BYTES
 from stacks.definition.gpu_products import gpu_product
@@ -153,12 +154,24 @@ def _sentences(basis: _Basis, rows: Sequence[Row], found: Row | None) -> list[st
         name, refused, calls = found.figures.worst_served
         sentences.append(f"Worst served is {escaped(name)}: {refused:,} of its {count_of(calls, 'call')} are refused.")
     if basis.stack is not None:
+        if now := _now(basis.stack, {model.name for model in basis.trace.models}):
+            sentences.append(f"Today, the pools of these models take {now}.")
         environment = basis.stack.environment.name
         planes = [each.data_plane.name for each in basis.definition.stacks if each.environment.name == environment]
         if len(planes) > 1:
             of_each = f"The change below applies to {len(planes)} ({listed(planes)}), each at that cost."
             sentences.append(f"These costs are of one data plane. {of_each}")
     return sentences
+
+
+def _now(stack: Stack, names: Collection[str]) -> str:
+    """Return the devices, and their cost, of the on-demand pools that serve some of these models."""
+    serving = {
+        f"{server.name}/{pool.name}"
+        for _, server, pool in stack.pools()
+        if isinstance(pool.loading, OnDemand) and any(model.name in names for model in stack.models_of(server, pool))
+    }
+    return devices.summary(each for each in devices.taken(stack) if each.pool in serving)
 
 
 def _notes(basis: _Basis) -> list[str]:

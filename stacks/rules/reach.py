@@ -13,9 +13,9 @@ from ..definition.proxy import PROXY
 from ..definition.servers import AwsIdentity, Server
 from ..load import PathInTree
 from ..problems import Problem, Severity
-from ..stack import Stack
+from ..stack import Definition, Stack
 from .references import servers_that_reach_something_exist
-from .rule import stack_rule
+from .rule import definition_rule, stack_rule
 
 _SERVICE = re.compile(r"[^.]+\.(?P<namespace>[^.]+)(\.svc(\.cluster\.local)?)?")
 _POD_IDENTITY = "169.254.170.23/32", "fd00:ec2::23/128"
@@ -37,8 +37,7 @@ def web_proxies_leave_the_cluster_alone(stack: Stack) -> Iterator[Problem]:
 @stack_rule("Eviction policies can read the cluster's keys in production", "advisory")
 def eviction_policies_can_read_the_clusters_keys(stack: Stack) -> Iterator[Problem]:
     """Without the keys, a policy cannot verify lease holders, so only network policies protect it."""
-    on_demand = any(isinstance(pool.loading, OnDemand) for _, _, pool in stack.pools())
-    if stack.environment.production and on_demand and stack.platform.network.api_server is None:
+    if stack.environment.production and _loads_on_demand(stack) and stack.platform.network.api_server is None:
         what = "network.apiServer is missing, so eviction policies may not get the keys that verify proxies"
         why = (
             "If the cluster enforces network policies, eviction policies cannot reach the API server. Without its keys "
@@ -49,6 +48,32 @@ def eviction_policies_can_read_the_clusters_keys(stack: Stack) -> Iterator[Probl
             "`kubectl get endpointslices kubernetes -n default` shows."
         )
         yield stack.source.problem(("network",), what, why, do)
+
+
+def _loads_on_demand(stack: Stack) -> bool:
+    return any(isinstance(pool.loading, OnDemand) for _, _, pool in stack.pools())
+
+
+@definition_rule("Each data plane has the address of its own API server", "advisory")
+def each_data_plane_has_its_own_api_server(definition: Definition) -> Iterator[Problem]:
+    """With the address of another cluster, eviction policies cannot verify the proxies, so on-demand models answer 503.
+
+    Two clusters can be in one range of addresses, but no two API servers have one address.
+    """
+    seen: dict[str, Stack] = {}
+    for stack in definition.stacks:
+        server = stack.platform.network.api_server
+        for cidr in server.addresses if server and _loads_on_demand(stack) else ():
+            other = seen.setdefault(cidr, stack)
+            if other.data_plane.name != stack.data_plane.name and ipaddress.ip_network(cidr).num_addresses == 1:
+                planes = f'data planes "{other.data_plane.name}" and "{stack.data_plane.name}"'
+                why = "Eviction policies of one of them cannot verify the proxies, so on-demand models answer 503."
+                do = (
+                    f"Set network.apiServer in each data plane, with the addresses that `kubectl --context "
+                    f"{stack.data_plane.context_name} get endpointslices kubernetes -n default` shows."
+                )
+                yield stack.source.problem(("network", "apiServer"), f"{planes} have one API server, {cidr}", why, do)
+                break
 
 
 def _web_proxy(stack: Stack, scheme: str, host: str) -> str:

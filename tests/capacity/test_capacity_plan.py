@@ -44,6 +44,7 @@ def test_a_plan_is_a_table_a_sentence_and_a_block() -> None:
     assert rows["1 × 1g.10gb"].startswith("▶")
     assert rows["1 × 1g.10gb"].split()[-2:] == ["104", "730"]
     assert "find their model in memory: $730 a month." in done.stdout
+    assert "Today, the pools of these models take 1 × MIG 2g.20gb (mixed), $1,460 a month." in done.stdout
     assert "profile: 1g.10gb, product: NVIDIA-A100-SXM4-80GB}\n      replicas: 1" in done.stdout
 
 

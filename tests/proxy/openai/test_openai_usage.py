@@ -191,6 +191,7 @@ FAILED = event({"error": {"message": "the engine died", "type": "InternalServerE
         ([CHUNK, FAILED[:9], FAILED[9:], event("[DONE]")], 502),
         ([CHUNK, FAILED], 502),
         ([CHUNK, b"event: error\ndata: {}\n\n"], 502),
+        ([CHUNK, b'data: {"error":\r\ndata: {"code": 500}}\r\n\r\n', event("[DONE]")], 502),
         ([CHUNK], 502),
         ([CHUNK, CHUNK[:20], CHUNK[20:]], 502),
         ([b"event: response.created\ndata: {}\n\n", b"event: response.completed\ndata: {}\n\n"], 200),

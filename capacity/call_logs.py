@@ -250,8 +250,7 @@ def _decoded(text: re.Match[str]) -> str:
     """Return a decoded base64 text, as a JSON string if it was one. An incomplete end is dropped. A text without calls
     and loads stays as it is. It may be a word, or a token."""
     payload = text[0].strip('"=').replace("-", "+").replace("_", "/")
-    payload += "=" * (-len(payload) % 4)
-    data = base64.b64decode(payload[:-4] if payload.endswith("===") else payload)
+    data = base64.b64decode(payload[: len(payload) - (len(payload) % 4 == 1)] + "==")
     if payload.startswith("H4sI"):
         with suppress(zlib.error):
             data = zlib.decompressobj(wbits=31).decompress(data, _MOST_UNPACKED)
@@ -336,7 +335,7 @@ def _read(path: Path, logs: _Logs) -> None:
             utf16 = plain.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff")  # the encoding of PowerShell's `>`
             lines = io.TextIOWrapper(plain, "utf-16" if utf16 else "utf-8-sig", "replace")
             first = next(lines, "")
-            if _is_open(first):
+            if first.rstrip() in ("[", "{", "[{"):  # JSON over several lines, as in exports of Grafana or gcloud
                 first += lines.read()
             for line in filter(None, chain([first], lines)):
                 file.read(line)
@@ -344,11 +343,6 @@ def _read(path: Path, logs: _Logs) -> None:
         why = getattr(error, "strerror", None) or error
         raise CommandError(f"--logs: {escaped(str(path))} cannot be read: {why}.") from None
     file.end()
-
-
-def _is_open(line: str) -> bool:
-    """Whether a first line starts a JSON value over several lines, as in exports of Grafana or gcloud."""
-    return line.rstrip() in ("[", "{", "[{")
 
 
 def _mean(values: list[float]) -> float:

@@ -10,7 +10,7 @@ from typing import Literal, NoReturn
 import typer
 from tidegate_contracts.credentials import masked
 
-from .definition.suggestions import did_you_mean, nearest
+from .definition.base import did_you_mean, nearest
 from .problems import DefinitionError, escaped, listed
 from .stack import Definition, Stack
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .definition.suggestions import did_you_mean, nearest
+from .definition.base import did_you_mean, nearest
 from .load import Document
 from .problems import Position, Problem
 from .reading.tree import Node

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from . import rules
 from .definition import DataPlane, Environment, Header, Platform
-from .definition.suggestions import did_you_mean, nearest
+from .definition.base import did_you_mean, nearest
 from .images_lock import ImagesLock, read_images_lock
 from .load import Document, frozen, load
 from .model_keys import models_in
@@ -205,16 +205,15 @@ def _checked(model: type[Checked], tree: Any, source: Document, problems: list[P
         return None
 
 
-def _only(tree: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    return {key: tree[key] for key in tree if key in keys}
-
-
 def _header_tree(document: Document) -> dict[str, Any]:
     """Return the header's part of a document, without overlays and unknown keys, which other functions check."""
     header = Layers(document).laid((), HEADER_KEYS).tree
     for section, model in OVERLAID.items():
         if isinstance(items := header.get(section), list):
-            header[section] = [_only(item, _keys(model)) if isinstance(item, Mapping) else item for item in items]
+            header[section] = [
+                {key: item[key] for key in item if key in _keys(model)} if isinstance(item, Mapping) else item
+                for item in items
+            ]
     return header
 
 

@@ -129,8 +129,7 @@ def _running(
     show = Show(Console())
     for number in SIGNALS:
         signal.signal(number, _interrupt)
-    if _has_terminal():
-        threading.Thread(target=_watch_terminal, daemon=True).start()
+    threading.Thread(target=_watch_terminal, daemon=True).start()
     folder = Path(tempfile.mkdtemp(prefix="tidegate-demo-"))
     try:
         with ExitStack() as stack:
@@ -164,19 +163,16 @@ def _remove_all_but_logs(folder: Path) -> None:
         print(f"The logs are in {folder}", flush=True)
 
 
-def _has_terminal() -> bool:
-    try:
-        os.close(os.open("/dev/tty", os.O_RDONLY))
-    except OSError:
-        return False
-    return True
-
-
 def _watch_terminal() -> None:
     """End the demo when its terminal closes. If `make` leads the session, only `make` gets SIGHUP, and waits."""
-    while _has_terminal():
-        time.sleep(CHECK_SECONDS)
-    os.kill(os.getpid(), signal.SIGHUP)
+    had_one = False
+    with suppress(OSError):
+        while True:
+            os.close(os.open("/dev/tty", os.O_RDONLY))
+            had_one = True
+            time.sleep(CHECK_SECONDS)
+    if had_one:
+        os.kill(os.getpid(), signal.SIGHUP)
 
 
 def _interrupt(*_: Any) -> None:

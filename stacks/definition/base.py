@@ -1,9 +1,10 @@
 """The strict base model of the definition, and the field types that several parts share."""
 
+import difflib
 import functools
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar, cast
@@ -21,7 +22,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema, core_schema
 from tidegate_contracts import proxy_process
 
-from .suggestions import did_you_mean
+from policies.guardrails.checking import printable
 
 
 class Section(BaseModel):
@@ -282,6 +283,21 @@ FACTORS: dict[str | None, int | Decimal] = {
 MOST_NUMBER = 2**53
 """Larger numbers in JSON change if a program reads them as floating-point numbers, as Helm does."""
 LEAST_BYTES = 2**20
+
+
+def nearest(word: Any, choices: Iterable[str], cutoff: float = 0.6) -> str:
+    """Return the choice most similar to `word`, or an empty string. idle_seconds and idleSeconds are equal here."""
+    if not isinstance(word, str) or len(word) > 200:
+        return ""
+    folded = functools.partial(re.sub, r"[_\-\s]", "")
+    plain = {folded(choice).lower(): choice for choice in reversed([*choices])}  # of two equal choices, the first
+    near = difflib.get_close_matches(folded(word).lower(), plain, n=1, cutoff=cutoff)
+    return plain[near[0]] if near else ""
+
+
+def did_you_mean(near: str) -> str:
+    """Return a question with a choice, followed by a space, or an empty string without one."""
+    return f'Did you mean "{printable(near)}"? ' if near else ""
 
 
 @functools.lru_cache(maxsize=4096)

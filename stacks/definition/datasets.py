@@ -18,8 +18,8 @@ from .base import (
     Text,
     Without,
     form,
+    nearest,
 )
-from .suggestions import nearest
 
 AbsolutePath = Annotated[
     str,

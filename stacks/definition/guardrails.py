@@ -7,8 +7,7 @@ from pydantic import AfterValidator, Field
 
 from policies.guardrails import BY_NAME
 
-from .base import Named, Section, Text, form
-from .suggestions import did_you_mean, nearest
+from .base import Named, Section, Text, did_you_mean, form, nearest
 
 _REMOVED = (
     "autoscalers-own-the-number-of-replicas",

@@ -5,7 +5,7 @@ import re
 from contextlib import suppress
 from typing import Final, NoReturn
 
-from ..definition.suggestions import did_you_mean, nearest
+from ..definition.base import did_you_mean, nearest
 from ..problems import DefinitionError, Position, Problem
 
 MAX_BYTES: Final = 10 * 1024 * 1024

@@ -60,20 +60,17 @@ def each_data_plane_has_its_own_api_server(definition: Definition) -> Iterator[P
 
     Two clusters can be in one range of addresses, but no two API servers have one address.
     """
-    seen: dict[str, Stack] = {}
-    for stack in definition.stacks:
-        server = stack.platform.network.api_server
-        for cidr in server.addresses if server and _loads_on_demand(stack) else ():
-            other = seen.setdefault(cidr, stack)
-            if other.data_plane.name != stack.data_plane.name and ipaddress.ip_network(cidr).num_addresses == 1:
-                planes = f'data planes "{other.data_plane.name}" and "{stack.data_plane.name}"'
+    seen: dict[str, str] = {}
+    for stack in filter(_loads_on_demand, definition.stacks):
+        server, plane = stack.platform.network.api_server, stack.data_plane
+        for cidr in server.addresses if server else ():
+            other = seen.setdefault(cidr, plane.name)
+            if other != plane.name and ipaddress.ip_network(cidr).num_addresses == 1:
+                what = f'data planes "{other}" and "{plane.name}" have one API server, {cidr}'
                 why = "Eviction policies of one of them cannot verify the proxies, so on-demand models answer 503."
-                do = (
-                    f"Set network.apiServer in each data plane, with the addresses that `kubectl --context "
-                    f"{stack.data_plane.context_name} get endpointslices kubernetes -n default` shows."
-                )
-                yield stack.source.problem(("network", "apiServer"), f"{planes} have one API server, {cidr}", why, do)
-                break
+                shows = f"`kubectl --context {plane.context_name} get endpointslices kubernetes -n default` shows"
+                do = f"Set network.apiServer in each data plane: {shows} the addresses of {plane.name}."
+                yield stack.source.problem(("network", "apiServer"), what, why, do)
 
 
 def _web_proxy(stack: Stack, scheme: str, host: str) -> str:

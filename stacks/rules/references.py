@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
 from ..definition import Header
+from ..definition.base import did_you_mean, nearest
 from ..definition.datasets import ClaimDataset, DatasetRepository
 from ..definition.images import POLICY_IMAGE, PROXY_IMAGE
 from ..definition.policies import SHIPPED
 from ..definition.pools import OnDemand
-from ..definition.suggestions import did_you_mean, nearest
 from ..load import Document, PathInTree
 from ..problems import Problem
 from ..stack import Definition, Stack

@@ -5,12 +5,11 @@ from collections.abc import Iterator, Mapping
 
 from .. import devices
 from ..definition import DataPlane
-from ..definition.base import byte_count, quantity_value
+from ..definition.base import byte_count, did_you_mean, nearest, quantity_value
 from ..definition.openai import OpenaiServer
 from ..definition.placement import CpuPlacement, GpuNodes, Placement
 from ..definition.pools import OnDemand, Pool
 from ..definition.servers import Server
-from ..definition.suggestions import did_you_mean, nearest
 from ..definition.triton import OLDEST_TRITON, TritonServer
 from ..devices import gb
 from ..load import PathInTree

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from tidegate_eviction.simulate.engine import SimulationSetting, simulate
+from tidegate_eviction.simulate.engine import SimulationSetting
 from tidegate_eviction.simulate.trace import Trace
 
 from stacks import devices
@@ -14,7 +14,7 @@ from stacks.definition.pools import OnDemand, Pool
 from .answers import longest_wait
 from .pressures import Pressures
 from .remedies import FILES_NEAR, NEAR_BYTES_PER_SECOND, PoolUnderReview, Remedy, remedies, staging
-from .simulations import Figures, figures, first_loads, only, setting_of
+from .simulations import Figures, expect, only, setting_of
 
 TARGET: Final = 0.99  # Share of calls that must find their model resident.
 ENOUGH: Final = 0.2  # A remedy is enough if it leaves this share of the seconds lost for lack of memory.
@@ -74,6 +74,7 @@ def _fewer(subject: PoolUnderReview, trace: Trace | None, target: float, why: st
             freed = devices.summary(
                 replace(each, count=each.count - each.count * count // setting.replicas) for each in given
             )
+            freed = freed or f"{setting.replicas - count} of its replicas"
             remark = f"It frees {freed}. Not simulated: queues. Each replica would compute {computing:.0%} of the time."
             return Advice("fewer replicas", why, subject.change(replicas=count), now, then, remark)
     return None
@@ -142,9 +143,7 @@ def _more_room(subject: PoolUnderReview, trace: Trace | None) -> Advice:
         f"of memory, and {1 - found.warm:.1%} of all calls did not find their model resident."
     )
     if setting is None or not trace:
-        reason = (
-            "the trace has no calls of it" if setting else "its policy is not installed here, or its slice is unknown"
-        )
+        reason = "the trace has no calls of it" if setting else "its policy is not installed, or its slice is unknown"
         return Advice("nothing", why, remark=f"The remedies cannot be simulated: {reason}.")
     now = expect(trace, setting)
     # With memory for all models, only first loads cost time.
@@ -184,11 +183,3 @@ def setting_of_pool(pool: Pool, models: Collection[Model]) -> SimulationSetting 
         return setting_of(loading, capacity, max(1, devices.most_replicas(pool)), pinned)
     except ValueError:
         return None
-
-
-def expect(trace: Trace, setting: SimulationSetting, *, is_running: bool = False) -> Figures:
-    """Return the simulated figures of a pool. With `is_running`, without the first load of each model."""
-    if not len(trace):
-        return Figures()
-    outcome = simulate(trace, setting)
-    return figures(trace, setting.wait_seconds, outcome, first_loads(trace, outcome) if is_running else ())

@@ -28,9 +28,7 @@ def write_recorded(out: Path, prometheus: str, hours: float | None, match: str, 
     recording = read_logs(logs) if logs else record(Prometheus(prometheus, match), length, time.time())
     trace, notes = trace_of(recording)
     if out.is_dir():
-        raise CommandError(
-            f"{escaped(str(out))} is a directory. Set a file, such as {escaped(str(out / 'day.csv.gz'))}.", WRONG_INPUT
-        )
+        raise CommandError(f"{escaped(str(out))} is a directory. Set a file, such as day.csv.gz in it.", WRONG_INPUT)
     out.parent.mkdir(parents=True, exist_ok=True)
     new = out.with_name(f".{out.name}")  # renamed at the end, so that readers never see a part of it
     try:

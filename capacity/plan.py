@@ -154,7 +154,11 @@ def _sentences(basis: _Basis, rows: Sequence[Row], found: Row | None) -> list[st
         name, refused, calls = found.figures.worst_served
         sentences.append(f"Worst served is {escaped(name)}: {refused:,} of its {count_of(calls, 'call')} are refused.")
     if basis.stack is not None:
-        if now := _now(basis.stack, {model.name for model in basis.trace.models}):
+        called, pools = {model.name for model in basis.trace.models}, set()
+        for _, server, pool in basis.stack.pools():
+            if not called.isdisjoint(model.name for model in basis.stack.models_of(server, pool)):
+                pools.add(f"{server.name}/{pool.name}")
+        if now := devices.summary(each for each in devices.taken(basis.stack) if each.pool in pools):
             sentences.append(f"Today, the pools of these models take {now}.")
         environment = basis.stack.environment.name
         planes = [each.data_plane.name for each in basis.definition.stacks if each.environment.name == environment]
@@ -162,16 +166,6 @@ def _sentences(basis: _Basis, rows: Sequence[Row], found: Row | None) -> list[st
             of_each = f"The change below applies to {len(planes)} ({listed(planes)}), each at that cost."
             sentences.append(f"These costs are of one data plane. {of_each}")
     return sentences
-
-
-def _now(stack: Stack, names: Collection[str]) -> str:
-    """Return the devices, and their cost, of the on-demand pools that serve some of these models."""
-    serving = {
-        f"{server.name}/{pool.name}"
-        for _, server, pool in stack.pools()
-        if isinstance(pool.loading, OnDemand) and any(model.name in names for model in stack.models_of(server, pool))
-    }
-    return devices.summary(each for each in devices.taken(stack) if each.pool in serving)
 
 
 def _notes(basis: _Basis) -> list[str]:

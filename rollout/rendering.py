@@ -23,11 +23,9 @@ def render_all(path: Path, out: Path, only: str | None, outcome: ExitStatus) -> 
     stacks = chosen_stacks(definition, only)
     rendering = [render(stack, definition) for stack in progress(stacks, len(stacks), "stacks rendered")]
     guarded = enforce(findings(rendering))
-    of_one = [each.name for each in (stacks[0], *stacks[0].former())] if only else None
+    own = [each.name for each in (stacks[0], *stacks[0].former())] if only else None
     files = sum(len(item.files) for item in rendering)
-    written = (
-        f"{count_of(files, 'file')} written" if output.write(out, rendering, of_one, outcome) else "Nothing changed"
-    )
+    written = f"{count_of(files, 'file')} written" if output.write(out, rendering, own, outcome) else "Nothing changed"
     for stack, rendered in [*zip(stacks, rendering, strict=True)][:MOST_STACKS]:
         print(_summary(stack, rendered))
     if len(rendering) > MOST_STACKS:

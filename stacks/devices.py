@@ -73,12 +73,10 @@ def taken(stack: Stack) -> list[Taken]:
 
 def summary(pools: Iterable[Taken]) -> str:
     """Return devices and their cost, as `2 × MIG 1g.10gb (mixed), $1,068 a month`. Empty without devices."""
-    counts, total = Counter[str](), Cost()
-    for each in pools:
-        counts[str(each.device)] += each.count
-        total += each.cost
-    there = [f"{count} × {name}" for name, count in sorted((+counts).items())]
-    return ", ".join([*there, f"{total} a month"]) if there else ""
+    found = list(pools)
+    counts = sum((Counter({str(each.device): each.count}) for each in found), Counter[str]())
+    there = [f"{count} × {name}" for name, count in sorted(counts.items())]
+    return ", ".join([*there, f"{sum((each.cost for each in found), Cost())} a month"]) if there else ""
 
 
 def bill(stacks: Iterable[Stack]) -> list[str]:

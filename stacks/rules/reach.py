@@ -20,6 +20,7 @@ from .rule import definition_rule, stack_rule
 _SERVICE = re.compile(r"[^.]+\.(?P<namespace>[^.]+)(\.svc(\.cluster\.local)?)?")
 _POD_IDENTITY = "169.254.170.23/32", "fd00:ec2::23/128"
 """Addresses of the EKS Pod Identity Agent: Amazon EKS User Guide, "Set up the Amazon EKS Pod Identity Agent"."""
+API_SERVER_ENDPOINTS = "with the addresses and ports that `kubectl get endpointslices kubernetes -n default` shows."
 _STORES = {"s3": "https://s3.amazonaws.com", "gs": "https://storage.googleapis.com"}
 
 
@@ -43,10 +44,7 @@ def eviction_policies_can_read_the_clusters_keys(stack: Stack) -> Iterator[Probl
             "If the cluster enforces network policies, eviction policies cannot reach the API server. Without its keys "
             "a policy serves every process that reaches its lease port, such as a model's code in the same pod."
         )
-        do = (
-            "Add apiServer: {addresses: [ADDRESS/32]} under network, with the addresses and ports that "
-            "`kubectl get endpointslices kubernetes -n default` shows."
-        )
+        do = f"Add apiServer: {{addresses: [ADDRESS/32]}} under network, {API_SERVER_ENDPOINTS}"
         yield stack.source.problem(("network",), what, why, do)
 
 
@@ -56,16 +54,13 @@ def _loads_on_demand(stack: Stack) -> bool:
 
 @definition_rule("Each data plane has the address of its own API server", "advisory")
 def each_data_plane_has_its_own_api_server(definition: Definition) -> Iterator[Problem]:
-    """With the address of another cluster, eviction policies cannot verify the proxies, so on-demand models answer 503.
-
-    Two clusters can be in one range of addresses, but no two API servers have one address.
-    """
+    """With the address of another cluster, eviction policies cannot verify proxies, and on-demand models answer 503."""
     seen: dict[str, str] = {}
     for stack in filter(_loads_on_demand, definition.stacks):
         server, plane = stack.platform.network.api_server, stack.data_plane
         for cidr in server.addresses if server else ():
             other = seen.setdefault(cidr, plane.name)
-            if other != plane.name and ipaddress.ip_network(cidr).num_addresses == 1:
+            if other != plane.name and ipaddress.ip_network(cidr).num_addresses == 1:  # two can be in one range
                 what = f'data planes "{other}" and "{plane.name}" have one API server, {cidr}'
                 why = "Eviction policies of one of them cannot verify the proxies, so on-demand models answer 503."
                 shows = f"`kubectl --context {plane.context_name} get endpointslices kubernetes -n default` shows"

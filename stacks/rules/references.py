@@ -139,9 +139,8 @@ def models_name_servers_and_pools_that_exist(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(("models", index), what, do=do)
         for number, share in enumerate(model.versions if pools else ()):
             if share.pool is not None:
-                what = (
-                    f'version {share.version} of model "{model.name}" is on an unknown pool of server "{model.server}"'
-                )
+                version = f'version {share.version} of model "{model.name}"'
+                what = f'{version} is on an unknown pool of server "{model.server}"'
                 yield from unknown(stack.source, ("models", index, "versions", number, "pool"), what, share.pool, pools)
 
 

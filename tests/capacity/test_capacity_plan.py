@@ -185,9 +185,7 @@ def test_where_a_request_may_not_take_as_long_as_a_load_the_plan_says_what_to_ra
         (["none.csv"], ["none.csv", "cannot be read", "Run `tidegate trace` to record one"]),
     ],
 )
-def test_a_mistake_is_one_message_and_nothing_is_simulated(
-    folder: Path, arguments: list[str], words: list[str]
-) -> None:
+def test_a_mistake_is_one_message_and_nothing_simulated(folder: Path, arguments: list[str], words: list[str]) -> None:
     (folder / "bad.csv").write_text("m,one,1000,2000,50\n0,ghost\n", "utf-8")
     (folder / "empty.csv").touch()
     (folder / "uncalled.csv").write_text("m,one,1000,2000,50\n", "utf-8")

@@ -107,16 +107,6 @@ def test_an_extra_brings_what_it_is_for(tmp_path: Path) -> None:
         run(tmp_path, "python", "-c", needs)
 
 
-@pytest.mark.thorough
-def test_the_locked_requirements_are_all_that_the_command_needs(tmp_path: Path) -> None:
-    run, clone = empty(tmp_path), tmp_path / "clone"
-    shutil.copytree(ROOT, clone, ignore=shutil.ignore_patterns(".*", "build", "tests"))
-    for line in re.findall(r"`(pip install --[^`]+)`", (ROOT / "docs/install.md").read_text("utf-8")):
-        run(clone, *shlex.split(line), "--quiet", "--disable-pip-version-check")
-    run(tmp_path, "pip", "check")
-    run(tmp_path, "tidegate", "--version")
-
-
 def test_every_page_says_the_same_of_how_the_client_is_installed() -> None:
     assert documented("docs/models.md") == documented("client/README.md")
 

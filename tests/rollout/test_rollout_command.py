@@ -207,9 +207,7 @@ def test_images_without_a_digest_keep_a_rollout_from_beginning(
 # ---- resume ----
 
 
-def test_resume_goes_on_with_the_texts_of_then_even_if_the_files_were_edited(
-    roll: Call, doubles: Doubles, edit: Edit
-) -> None:
+def test_resume_goes_on_with_its_texts_even_if_the_files_were_edited(roll: Call, doubles: Doubles, edit: Edit) -> None:
     doubles.fails.add("west")
     roll()
     doubles.fails.clear()
@@ -297,9 +295,7 @@ def test_guardrails_stop_what_goes_on_and_never_what_goes_back(
     assert roll("--back").code == 0
 
 
-def test_planes_that_never_succeeded_before_stay_and_the_report_says_so(
-    roll: Call, doubles: Doubles, edit: Edit
-) -> None:
+def test_planes_that_never_succeeded_stay_and_the_report_says_so(roll: Call, doubles: Doubles, edit: Edit) -> None:
     doubles.fails.add("east")
     roll(code=1)
     assert "no earlier rollout" in roll("--back", code=1).err

@@ -27,9 +27,7 @@ def test_an_old_file_that_cannot_be_read_is_named_and_not_left_out_in_silence(
     assert f"Not compared, because they contain no readable object: {stack.name}/{old.name}" in preview().err
 
 
-def test_what_would_change_is_shown_and_nothing_is_written(
-    rendered: Path, edit: Edit, tree: Tree, preview: Call
-) -> None:
+def test_what_would_change_is_shown_and_nothing_written(rendered: Path, edit: Edit, tree: Tree, preview: Call) -> None:
     before = tree(rendered)
     edit("path: /prod", "path: /elsewhere")
     edit("replicas: 1}]", "replicas: 1}, {name: more, loading: {mode: preload}}]")
@@ -193,9 +191,7 @@ def test_a_link_out_of_the_repository_is_no_part_of_a_revision(repo: Repository,
     sys.platform == "darwin",
     reason="NOT RUN: FILE SYSTEMS HERE TAKE UTF-8 ALONE, so that no preview was made of a path with other names.",
 )
-def test_a_path_that_is_no_utf_8_is_a_path_like_any_other(
-    call: Call, definition: Path, tmp_path: Path, page: Path
-) -> None:
+def test_a_path_that_is_no_utf_8_is_like_any_other(call: Call, definition: Path, tmp_path: Path, page: Path) -> None:
     folder = tmp_path / os.fsdecode(b"\xff")
     folder.mkdir()
     shutil.copy(definition, folder / "two.yaml")

@@ -29,9 +29,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("rule", "case"), each("refused", CASES))
-def test_a_broken_rule_is_said_where_it_is_broken(
-    rule: str, case: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broken_rule_is_said_in_its_place(rule: str, case: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     text = edited_at(case["change"])
     found = said_by(RULES[rule], text, monkeypatch)
     expected = {"severity": case.get("severity", "error"), "number": case.get("problems", 1)}

@@ -140,19 +140,14 @@ def test_a_signal_ends_it(monkeypatch: pytest.MonkeyPatch, number: int, name: st
 
 PARTS = """
 import sys, time
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from lab.demo import __main__ as demo
 
-@contextmanager
-def parts(_folder):
+parts = ExitStack()
+parts.callback(Path(sys.argv[1]).touch)
+with demo._running("parts", lambda _: parts):
     print("started", flush=True)
-    try:
-        yield
-    finally:
-        Path(sys.argv[1]).touch()
-
-with demo._running("parts", parts):
     time.sleep(60)
 """
 
@@ -161,11 +156,10 @@ def test_a_closed_terminal_ends_it_even_if_make_leads_the_session(tmp_path: Path
     """Then only make gets the signal, and waits for the demo, as this shell does."""
     ours, theirs = pty.openpty()
     leader = ["setsid", "--ctty", "bash", "-c", 'trap : HUP; "$@"', "make", sys.executable, "-c", PARTS]
-    ended = tmp_path / "ended"
-    with subprocess.Popen([*leader, ended], stdin=theirs, stdout=theirs, stderr=theirs) as process:
+    with subprocess.Popen([*leader, tmp_path / "ended"], stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
         while b"started" not in os.read(ours, 1024):
             pass
         os.close(ours)
         process.wait(20)
-    assert ended.exists()
+    assert (tmp_path / "ended").exists()

@@ -205,9 +205,7 @@ async def test_an_internal_error_while_a_request_is_received_is_a_response_too(
     assert "ZeroDivisionError: a defect" in caplog.text
 
 
-async def test_an_internal_error_in_a_queued_call_affects_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_defect_in_a_queued_call_affects_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = asyncio.Event()
 
     async with served(tmp_path, answering(go_on=go_on), concurrency=1) as here:

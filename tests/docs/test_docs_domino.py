@@ -14,7 +14,7 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs/domino.md").read_text("utf-8
 (TEXT,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 
 
-def test_its_definition_breaks_no_rule_and_no_guardrail_and_has_no_advisories() -> None:
+def test_its_definition_has_no_findings_at_all() -> None:
     images = [f"{image['repository']}:{image['tag']}" for image in yaml.safe_load(TEXT)["images"]]
     pins = tuple(PinnedImage(image=image, digest=f"sha256:{0:064x}") for image in sorted(images))
     definition = validate(parse(TEXT, "docs/domino.md"), ImagesLock(images=pins))

@@ -245,7 +245,7 @@ CASES = [
 ]
 
 
-def test_every_question_and_every_situation_of_the_table_is_tried() -> None:
+def test_every_probe_and_every_situation_of_the_table_is_tried() -> None:
     assert [row[0] for row in ROWS] == list(ASKED)
     assert list(CELLS) == list(SITUATIONS)
 

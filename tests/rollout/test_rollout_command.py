@@ -297,13 +297,9 @@ def test_guardrails_stop_a_rollout_but_never_its_reversal(
     assert roll("--back").code == 0
 
 
-<<<<<<< HEAD
-def test_planes_that_never_succeeded_stay_and_the_report_says_so(roll: Call, doubles: Doubles, edit: Edit) -> None:
-=======
 def test_planes_without_an_earlier_success_stay_and_the_report_lists_them(
     roll: Call, doubles: Doubles, edit: Edit
 ) -> None:
->>>>>>> main
     doubles.fails.add("east")
     roll(code=1)
     assert "no earlier rollout" in roll("--back", code=1).err

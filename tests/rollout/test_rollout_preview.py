@@ -25,11 +25,7 @@ def test_an_unreadable_old_file_is_named(text: str, rendered: Path, preview: Cal
     assert f"Not compared, because they contain no readable object: {stack.name}/{old.name}" in preview().err
 
 
-<<<<<<< HEAD
-def test_what_would_change_is_shown_and_nothing_written(rendered: Path, edit: Edit, tree: Tree, preview: Call) -> None:
-=======
 def test_changes_are_shown_and_nothing_is_written(rendered: Path, edit: Edit, tree: Tree, preview: Call) -> None:
->>>>>>> main
     before = tree(rendered)
     edit("path: /prod", "path: /elsewhere")
     edit("replicas: 1}]", "replicas: 1}, {name: more, loading: {mode: preload}}]")

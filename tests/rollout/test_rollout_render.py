@@ -75,11 +75,7 @@ def test_objects_and_stacks_that_vanish_are_removed(rendered: Path, edit: Edit, 
     assert sorted(path.name for path in rendered.iterdir()) == ["dev-lab"]
 
 
-<<<<<<< HEAD
-def test_files_edited_by_hand_are_written_again_except_of_other_stacks(rendered: Path, tree: Tree, up: Call) -> None:
-=======
 def test_edited_files_are_written_again_except_for_other_stacks(rendered: Path, tree: Tree, up: Call) -> None:
->>>>>>> main
     before = tree(rendered)
     for file in ("dev-lab/13-statefulset-small-main.yaml", "prod-east/00-namespace-tidegate-prod.yaml"):
         (rendered / file).write_bytes(before[file] + b"kind: [broken")

@@ -161,11 +161,7 @@ def test_a_line_names_few_stacks_and_counts_the_others() -> None:
 @pytest.mark.parametrize(
     ("stacks", "objects", "fields"), [(1, 1, 5_000), (1, 2_000, 1), (3, 120, 40), (300, 30, 3), (1, 1, 1)]
 )
-<<<<<<< HEAD
-def test_a_page_of_any_change_fits_a_comment_and_says_where_the_rest_is(stacks: int, objects: int, fields: int) -> None:
-=======
 def test_a_page_of_any_change_fits_a_comment_and_links_to_all_of_it(stacks: int, objects: int, fields: int) -> None:
->>>>>>> main
     def state(stack: int, value: int) -> list[Object]:
         names = [f"object-{stack}-{number}" for number in range(objects)]
         return [made("Thing", name, spec={f"field{n}": f"<{value}>|" * 5 for n in range(fields)}) for name in names]

@@ -139,11 +139,7 @@ def test_every_look_that_the_guardrail_knows_is_tried_here() -> None:
         ("machine db.test login me password sesame", "sesame"),
     ],
 )
-<<<<<<< HEAD
-def test_what_the_guardrail_knows_by_its_look_is_neither_in_the_report_nor_on_the_page(text: str, secret: str) -> None:
-=======
 def test_secrets_that_the_guardrail_recognises_are_hidden_in_report_and_page(text: str, secret: str) -> None:
->>>>>>> main
     assert any(pattern.search(text) for _, pattern in KNOWN)
     for value in (text, f"see {text} there", f"one\n{text}\ntwo"):
         one, other = made(spec={"note": "none"}), made(spec={"note": value})

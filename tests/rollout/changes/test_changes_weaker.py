@@ -71,15 +71,10 @@ def test_new_permissions_to_call_are_listed_by_caller_and_models() -> None:
     assert new == Grant("group a", "infer", "two of s", False), "a new model"
 
 
-<<<<<<< HEAD
-def test_what_is_weaker_stands_first_and_never_under_a_tick() -> None:
+def test_weaker_protection_comes_first_and_never_has_a_tick() -> None:
     before = [namespace(PROD), *tables([rule("a", models=("one",))], "one")]
     after = [namespace({**PROD, "gate": {"settleSeconds": 60, "alerts": {}}})]
     after += tables([rule("a", models=("one", "two"))], "one", "two")
-=======
-def test_weaker_protection_comes_first_and_never_has_a_tick() -> None:
-    before, after = [namespace(PROD)], [namespace({**PROD, "gate": {"settleSeconds": 60, "alerts": {}}})]
->>>>>>> main
     change = stack_change("prod-east", before, after)
     text, found = page([change], "A preview"), sections([change])
     assert verdict([change]).startswith("1 thing WEAKER")

@@ -68,8 +68,8 @@ class EfsDataset(VolumeBase):
     file_system_id: Annotated[str, form(r"^fs-[0-9a-f]+$", "fs-0123456789abcdef0")]
     """Id of the file system."""
     access_point_id: Annotated[str, form(r"^fsap-[0-9a-f]+$", "fsap-0123456789abcdef0")] | None = None
-    """Access point, which sets the root directory and the user. Use another root directory in each environment, because
-    Tidegate cannot see it. The default is the file system's root."""
+    """Access point, which sets the root directory and the user. Set a different root for each environment. The default
+    is the file system's root."""
     access_mode: Literal["ReadWriteMany"] = "ReadWriteMany"
     """Access mode of volume and claim, the only one of the EFS driver. Servers mount it read-only."""
 

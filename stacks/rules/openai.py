@@ -14,8 +14,12 @@ from ..definition.servers import Server
 from ..load import PathInTree
 from ..problems import Problem, count_of, listed
 from ..stack import Stack
-from .reach import API_SERVER_ENDPOINTS
-from .references import models_name_servers_and_pools_that_exist, servers_that_reach_something_exist, suggestion
+from .references import (
+    API_SERVER_ENDPOINTS,
+    models_name_servers_and_pools_that_exist,
+    servers_that_reach_something_exist,
+    suggestion,
+)
 from .rule import stack_rule
 
 _PLACEHOLDER = re.compile(r"\$\(([A-Z_][A-Z0-9_]*)\)")

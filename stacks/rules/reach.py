@@ -14,13 +14,12 @@ from ..definition.servers import AwsIdentity, Server
 from ..load import PathInTree
 from ..problems import Problem, Severity
 from ..stack import Definition, Stack
-from .references import servers_that_reach_something_exist
+from .references import API_SERVER_ENDPOINTS, servers_that_reach_something_exist
 from .rule import definition_rule, stack_rule
 
 _SERVICE = re.compile(r"[^.]+\.(?P<namespace>[^.]+)(\.svc(\.cluster\.local)?)?")
 _POD_IDENTITY = "169.254.170.23/32", "fd00:ec2::23/128"
 """Addresses of the EKS Pod Identity Agent: Amazon EKS User Guide, "Set up the Amazon EKS Pod Identity Agent"."""
-API_SERVER_ENDPOINTS = "with the addresses and ports that `kubectl get endpointslices kubernetes -n default` shows."
 _STORES = {"s3": "https://s3.amazonaws.com", "gs": "https://storage.googleapis.com"}
 
 
@@ -52,8 +51,8 @@ def _loads_on_demand(stack: Stack) -> bool:
     return any(isinstance(pool.loading, OnDemand) for _, _, pool in stack.pools())
 
 
-@definition_rule("Each data plane has the address of its own API server", "advisory")
-def each_data_plane_has_its_own_api_server(definition: Definition) -> Iterator[Problem]:
+@definition_rule("No two data planes have the same API server", "advisory")
+def no_two_data_planes_have_one_api_server(definition: Definition) -> Iterator[Problem]:
     """With the address of another cluster, eviction policies cannot verify proxies, and on-demand models answer 503."""
     seen: dict[str, str] = {}
     for stack in filter(_loads_on_demand, definition.stacks):

@@ -16,6 +16,7 @@ from ..stack import Definition, Stack
 from .rule import definition_rule, header_rule, stack_rule
 
 _MOST_NAMES = 8
+API_SERVER_ENDPOINTS = "with the addresses and ports that `kubectl get endpointslices kubernetes -n default` shows."
 _CLOUD_OF_SCHEME = {"s3": "aws", "gs": "gcp", "as": "azure"}
 # The variable that Triton reads if it has no identity. Google's credentials are a file.
 _KEY_OF_CLOUD = {"aws": "AWS_SECRET_ACCESS_KEY", "azure": "AZURE_STORAGE_KEY"}

@@ -68,7 +68,7 @@ class EfsDataset(VolumeBase):
     file_system_id: Annotated[str, form(r"^fs-[0-9a-f]+$", "fs-0123456789abcdef0")]
     """Id of the file system."""
     access_point_id: Annotated[str, form(r"^fsap-[0-9a-f]+$", "fsap-0123456789abcdef0")] | None = None
-    """Access point, which sets root directory and user. By default there is none. Set another root in each environment."""
+    """Access point, which sets root directory and user. By default none. Set another root in each environment."""
     access_mode: Literal["ReadWriteMany"] = "ReadWriteMany"
     """Access mode, the only one of the driver."""
 

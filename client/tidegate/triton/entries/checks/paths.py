@@ -100,7 +100,7 @@ def _wrong_texts(content: bytes, count: int) -> str:
         length = int.from_bytes(content[at : at + 4], "little")
         at, found = at + 4 + length, found + 1
         if at > len(content):
-            return f"has the length {length} before text {found - 1}, but {length - at + len(content)} bytes after it"
+            return f"has length {length} before text {found - 1}, but only {length - at + len(content)} bytes after it"
     return "" if found == count else f"has {found} texts, but its dims need {count}"
 
 

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -18,15 +18,25 @@ if TYPE_CHECKING:
 
     from ..status import PlaneOverview
 
-_COLOURS: Final = {"resident": "green", "draining": "yellow", "loading": "blue"}
 _IN_MEMORY: Final = ("resident", "draining", "loading", "unloading", "freeing")
 _UNKNOWN: Final = ("unseen", "unreachable")
-_BAD: Final = ("quarantined", "failed", *_UNKNOWN)
-_ORDER: Final = (*_BAD, *_IN_MEMORY, "queued", "cold", "unknown")
+_BAD: Final = ("unreachable", "quarantined", "failed")
+_ORDER: Final = (*_BAD, "unseen", "queued", *_IN_MEMORY, "cold", "unknown")
+_COLOURS: Final = dict.fromkeys(_BAD, "red") | {"resident": "green", "loading": "blue", "cold": "dim", "unknown": "dim"}
+_PROBLEMS: Final[Sequence[tuple[str, str, "Callable[[VisibleModel], bool]"]]] = (
+    ("unreachable", "red", lambda model: model.state == "unreachable"),
+    ("failed to load", "red", lambda model: model.state in _BAD),
+    ("refused as busy", "yellow", lambda model: _busy(model) > 0),
+    ("had a failed load", "red", lambda model: any(place.failures for place in model.places)),
+    ("unseen", "yellow", lambda model: model.state == "unseen"),
+    ("", "", lambda _: True),
+)
+"""Kinds of problems with their colours, the worst first. The proxy's page has the same."""
 _COLUMNS: Final = {
     "MODEL": 0, "SERVER": 80, "STATE": 0, "SINCE": 0, "SIZE": 120, "HELD BY": 100, "LAST USE": 120, "WHY": 0,
 }  # fmt: skip
 """Columns, and the least width of a terminal that shows each."""
+_NAMED: Final = 3  # models of each kind of problem in an environment's line
 _ROWS: Final = 15  # models per environment without a terminal
 _LONGEST_PAUSE: Final = 10.0  # seconds between updates if proxies respond slowly.
 _ANSWER_SECONDS: Final = 3.0  # Timeout of a proxy in the live view.
@@ -47,7 +57,6 @@ def top(
     with exit_codes():
         from rich.console import Group
         from rich.live import Live
-        from rich.text import Text
 
         from ..status import overview, proxies
 
@@ -65,7 +74,7 @@ def top(
                 while True:
                     began = time.monotonic()
                     found = overview(known, _ANSWER_SECONDS)
-                    clock = Text(f"{datetime.now(UTC):%H:%M:%S} UTC", style="dim")
+                    clock = _line((f"{datetime.now(UTC):%H:%M:%S} UTC", "dim"), live=True)
                     fit = _that_fit(found, to.width, to.height)
                     live.update(Group(clock, *_shown(found, to.width, fit, live=True)), refresh=True)
                     # Leaves most of a proxy's time for calls. A proxy that did not respond spent none.
@@ -92,43 +101,50 @@ def _shown(
         if each.models:
             yield _table(each.models, rows, width, wraps=not live)
         if (more := len(each.models) - rows) > 0:
-            yield _line(f"and {more} more: run `tidegate status`", "dim", live=live)
-        yield _line("", live=live)
+            yield _line((f"and {more} more: run `tidegate status`", "dim"), live=live)
+        yield _line(live=live)
     if any(each.slices for each in planes):
-        yield _line(_LEGEND, "dim", live=live)
+        yield _line((_LEGEND, "dim"), live=live)
     hint = "`tidegate why MODEL` explains a model's state. `tidegate history MODEL` lists its deployments."
-    yield _line(hint, "dim", live=live)
+    yield _line((hint, "dim"), live=live)
 
 
 def _above(plane: "PlaneOverview", width: int, *, live: bool) -> "Iterator[RenderableType]":
     """Yield the lines above the table of an environment: its totals and its slices."""
-    yield _line(f"{plane.at}   {_sums(plane)}", "bold", live=live)
+    yield _line((plane.at, "bold"), *_sums(plane), live=live)
     for error in plane.error.splitlines() if live else ():
-        yield _line(error, "red", live=live)
+        yield _line((error, "red"), live=live)
     for room in plane.slices:
-        yield _line(_title(room), live=live)
+        at = f"{room.pod} ({room.replica})" if room.pod else room.replica
+        used = f"  {size(room.capacity_bytes - room.free_bytes)} of {size(room.capacity_bytes)}"
+        leaked = f", {size(room.leaked_bytes)} leaked" if room.leaked_bytes else ""
+        parts = (used, ""), (leaked, "red"), (f"  {room.policy}", "dim")
+        yield _line((f"{room.server}/{room.pool}", ""), (f"  {at}", "dim"), *parts, live=live)
         yield _bar(room, plane.models, width)
     for where, states in _preloaded(plane).items():
-        yield _line(f"{where}  {states}", live=live)
+        yield _line((where, ""), (f"  {states}", "dim"), live=live)
     for where, why in _unknown(plane).items():
-        yield _line(f"{where}  {why}", "red", live=live)
+        yield _line((where, ""), (f"  {why}", "red"), live=live)
 
 
-def _line(text: str, style: str = "", *, live: bool) -> "Text":
+def _line(*parts: tuple[str, str], live: bool) -> "Text":
+    """Return a line of texts, each with its style."""
     from rich.text import Text
 
-    return Text(printable(text), style=style, no_wrap=live, overflow="ellipsis")
+    return Text.assemble(*((printable(text), style) for text, style in parts), no_wrap=live, overflow="ellipsis")
 
 
-def _sums(plane: "PlaneOverview") -> str:
-    if plane.error:
-        return "unreachable"
-    if not plane.models:
-        return "no models that you may inspect"
-    failed, turned_away = sum(map(_has_failed, plane.models)), sum(_busy(each) > 0 for each in plane.models)
-    of_these = [f"{failed} failed to load"] * (failed > 0) + [f"{turned_away} refused as busy"] * (turned_away > 0)
-    states = [model.state for model in plane.models]
-    return "; of these ".join(filter(None, (_counted(states), ", ".join(of_these))))
+def _sums(plane: "PlaneOverview") -> "Iterator[tuple[str, str]]":
+    """Yield the problems of an environment with their models, the worst first, and the states of its other models."""
+    if plane.error or not plane.models:
+        yield ("   unreachable", "bold red") if plane.error else ("   no models that you may inspect", "")
+    for kind, (what, colour, _) in enumerate(_PROBLEMS):
+        these = [model for model in plane.models if _problem(model) == kind]
+        if these and what:
+            names = [model.model for model in these[:_NAMED]] + ["…"] * (len(these) > _NAMED)
+            yield f"   {len(these)} {what}: {', '.join(names)}", f"bold {colour}"
+        elif these:
+            yield f"   {_counted([model.state for model in these])}", "dim"
 
 
 def _counted(states: list[str]) -> str:
@@ -142,17 +158,14 @@ def _preloaded(plane: "PlaneOverview") -> dict[str, str]:
 
     The versions of a model may be in several pools.
     """
-    pools: dict[str, list[str]] = {}
+    nearest: dict[tuple[str, str], str] = {}
     for model in plane.models:
-        if model.loading != "preload":
-            continue
-        at: dict[str, list[str]] = {} if model.places else {model.pool: [model.state]}
-        for place in model.places:
-            at.setdefault(place.pool or model.pool, []).append(place.state)
-        for pool, states in at.items():
-            nearest = "resident" if "resident" in states else states[0]
-            pools.setdefault(f"{model.server}/{pool}", []).append(nearest)
-    return {where: f"preload  {_counted(states)}" for where, states in pools.items()}
+        places = [(place.pool or model.pool, place.state) for place in model.places] or [(model.pool, model.state)]
+        for pool, state in places if model.loading == "preload" else ():
+            at = f"{model.server}/{pool}", model.model
+            nearest[at] = "resident" if state == "resident" else nearest.get(at, state)
+    states = {pool: [state for (at, _), state in nearest.items() if at == pool] for pool, _ in nearest}
+    return {pool: f"preload  {_counted(of_it)}" for pool, of_it in states.items()}
 
 
 def _unknown(plane: "PlaneOverview") -> dict[str, str]:
@@ -163,14 +176,6 @@ def _unknown(plane: "PlaneOverview") -> dict[str, str]:
         for place in (model.places if model.loading == "on-demand" else ())
         if place.state in _UNKNOWN
     }
-
-
-def _title(room: "SliceRoom") -> str:
-    used = room.capacity_bytes - room.free_bytes
-    leaked = f", {size(room.leaked_bytes)} leaked" if room.leaked_bytes else ""
-    at = f"{room.pod} ({room.replica})" if room.pod else room.replica
-    where = f"{room.server}/{room.pool}  {at}"
-    return f"{where}  {size(used)} of {size(room.capacity_bytes)}{leaked}  {room.policy}"
 
 
 def _bar(room: "SliceRoom", models: "Iterable[VisibleModel]", width: int) -> "RenderableType":
@@ -196,8 +201,7 @@ def _bar(room: "SliceRoom", models: "Iterable[VisibleModel]", width: int) -> "Re
         after = before + count * (1.0 if name == "leaked" else scale)
         cells = round(width * after / room.capacity_bytes) - round(width * before / room.capacity_bytes)
         before = after
-        name = printable(name)
-        text = f" {name[: cells - 2]} " if cells > 3 else ""
+        text = f" {printable(name)[: cells - 2]} " if cells > 3 else ""
         fill = _SHADES[number % len(_SHADES)]
         line.append(text, style=f"black on {colour}")
         line.append(fill * (cells - len(text)), style=colour)
@@ -207,19 +211,20 @@ def _bar(room: "SliceRoom", models: "Iterable[VisibleModel]", width: int) -> "Re
 
 
 def _table(models: "Sequence[VisibleModel]", rows: int, width: int, *, wraps: bool) -> "RenderableType":
-    """Return a table of the first `rows` models, those that fail or whose callers are refused first."""
+    """Return a table of the first `rows` models, the worst problems first."""
     from rich.table import Table
+    from rich.text import Text
 
     rank = {state: number for number, state in enumerate(_ORDER)}
     ordered = sorted(
-        models,
-        key=lambda each: (not _is_troubled(each), rank.get(each.state, len(rank)), -_requests(each), each.model),
+        models, key=lambda each: (_problem(each), rank.get(each.state, len(rank)), -_requests(each), each.model)
     )
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, expand=True)
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, expand=True, header_style="dim")
     shown = [name for name, least in _COLUMNS.items() if width >= least]
     for name in shown:
         table.add_column(
             name,
+            justify="right" if name == "SIZE" else "left",
             overflow="ellipsis",
             no_wrap=name != "WHY" or not wraps,
             max_width=width // 3 if name == "MODEL" else None,
@@ -228,9 +233,8 @@ def _table(models: "Sequence[VisibleModel]", rows: int, width: int, *, wraps: bo
     for model in ordered[:rows]:
         place = next((at for at in model.places if at.state == model.state), None)
         cells = dict(zip(_COLUMNS, map(printable, _row(model, place)), strict=True))
-        is_bad = model.state in _BAD or _is_troubled(model)
-        style = "red" if is_bad else "green" if model.state == "resident" else ""
-        table.add_row(*(cells[name] for name in shown), style=style)
+        styles = {"STATE": _COLOURS.get(model.state, "yellow"), "WHY": _PROBLEMS[_problem(model)][1]}
+        table.add_row(*(Text(cells[name], styles.get(name, "")) for name in shown))
     return table
 
 
@@ -238,12 +242,8 @@ def _requests(model: "VisibleModel") -> int:
     return sum(lease.in_flight for place in model.places for lease in place.leases)
 
 
-def _has_failed(model: "VisibleModel") -> bool:
-    return any(place.failures for place in model.places)
-
-
-def _is_troubled(model: "VisibleModel") -> bool:
-    return _has_failed(model) or _busy(model) > 0
+def _problem(model: "VisibleModel") -> int:
+    return next(kind for kind, (_, _, has) in enumerate(_PROBLEMS) if has(model))
 
 
 def _busy(model: "VisibleModel") -> int:

@@ -88,7 +88,7 @@ def test_rows_that_were_answered_are_counted_when_the_model_changes(behind: Upst
     rows = [{"X": [number]} for number in range(5)]
     called.predict(rows)
     triton.turns_after = len(triton.requested) + 3
-    with pytest.raises(UnreachableError, match=r"changed while its rows were sent(.|\n)*responses before the change: 3"):
+    with pytest.raises(UnreachableError, match=r"changed while its rows were sent(.|\n)*before the change: 3"):
         called.predict(rows)
     assert len([path for path in triton.requested if path.endswith("/infer")]) == 5 + 4
     assert called.predict(rows)["Y"].dtype == numpy.int64

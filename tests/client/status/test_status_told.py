@@ -37,6 +37,13 @@ def known(tmp_path: Path) -> None:
     (tmp_path / "environments.json").write_text(KNOWN.model_dump_json(by_alias=True))
 
 
+def only_dev(folder: Path, url: str, *models: facts.ModelFacts, servers: tuple[facts.ServerFacts, ...] = ()) -> None:
+    """Write an environment with one data plane, whose proxy is at this address."""
+    lab = plane("lab", 1).model_copy(update={"models": models, "servers": (SERVER, *servers), "proxy_url": url})
+    known = facts.Environments(environments=(facts.Environment(name="dev", planes=(lab,)),))
+    (folder / "environments.json").write_text(known.model_dump_json(by_alias=True))
+
+
 def test_by_default_every_environment_is_queried_in_the_order_of_a_rollout() -> None:
     names = [(each.environment, each.plane) for each in proxies()]
     assert names == [("dev", "lab"), ("prod", "east"), ("prod", "west")]
@@ -122,12 +129,8 @@ def proxy(caller: Caller) -> None:
 
 def test_a_model_that_is_not_deployed_is_reported_with_a_remedy(tmp_path: Path) -> None:
     with upstream(proxy) as here:
-        made = plane("lab", 1, "there", "plain")
         aliased = facts.ModelFacts(name="aliased", server="gpu", pool="main", alias="champion")
-        update = {"models": (*made.models, aliased), "proxy_url": f"http://{here.http}"}
-        dev = facts.Environment(name="dev", planes=(made.model_copy(update=update),))
-        known = facts.Environments(environments=(dev,))
-        (tmp_path / "environments.json").write_text(known.model_dump_json(by_alias=True))
+        only_dev(tmp_path, f"http://{here.http}", *plane("lab", 1, "there", "plain").models, aliased)
         message = CliRunner().invoke(app, ["status"])
         assert (message.exit_code, message.stdout.count("unknown")) == (0, 2), message.output
         assert message.stderr.count(f"aliased, plain: {MISSING}") == 1
@@ -173,10 +176,7 @@ def test_a_model_that_is_loaded_when_it_is_called_is_shown_with_the_versions_tha
     with upstream(cold) as here:
         shares = tuple(routing.VersionShare(version=version, weight=weight) for version, weight in ((3, 90), (4, 10)))
         draft = facts.ModelFacts(name="draft", server="gpu", pool="main", versions=shares)
-        update = {"models": (draft,), "proxy_url": f"http://{here.http}"}
-        dev = facts.Environment(name="dev", planes=(plane("lab", 1).model_copy(update=update),))
-        known = facts.Environments(environments=(dev,))
-        (tmp_path / "environments.json").write_text(known.model_dump_json(by_alias=True))
+        only_dev(tmp_path, f"http://{here.http}", draft)
         message = CliRunner().invoke(app, ["status"])
         rows = [line.split("│") for line in message.stdout.splitlines() if "│" in line]
         assert [row[-2].strip() for row in rows] == ["3", "4"], message.output
@@ -194,15 +194,9 @@ def test_another_server_is_not_reported_as_a_proxy_without_the_model(words: tupl
 
 def test_a_silent_server_is_shown_for_its_models_and_hides_no_other(tmp_path: Path) -> None:
     with upstream(without_gpu) as here:
-        made = plane("lab", 1, "lost", "lost-too")
-        other = SERVER.model_copy(update={"name": "cpu"})
         there = facts.ModelFacts(name="there", server="cpu", pool="main")
-        servers, models = (*made.servers, other), (*made.models, there)
-        update = {"servers": servers, "models": models, "proxy_url": f"http://{here.http}"}
-        dev = facts.Environment(name="dev", planes=(made.model_copy(update=update),))
-        (tmp_path / "environments.json").write_text(
-            facts.Environments(environments=(dev,)).model_dump_json(by_alias=True)
-        )
+        models = *plane("lab", 1, "lost", "lost-too").models, there
+        only_dev(tmp_path, f"http://{here.http}", *models, servers=(SERVER.model_copy(update={"name": "cpu"}),))
         began = time.monotonic()
         message = CliRunner().invoke(app, ["status", "--json"])
         assert time.monotonic() - began < 5, "it does not wait for what may be back"

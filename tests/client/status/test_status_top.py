@@ -55,7 +55,7 @@ def test_a_slice_is_a_bar_in_which_each_model_is_as_wide_as_its_share(tmp_path: 
         done = top()
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
-    assert lines[0].split() == ["prod", "on", "east", "1", "resident,", "1", "loading,", "1", "cold"]
+    assert lines[0] == "prod on east   1 resident, 1 loading, 1 cold"
     assert lines[1] == "gpu/small  gpu-small-0 (10.0.0.1:8000)  1.3 KiB of 1.6 KiB, 160 B leaked  break-even"
     bar = lines[2]
     assert len(bar) == WIDE
@@ -64,7 +64,7 @@ def test_a_slice_is_a_bar_in_which_each_model_is_as_wide_as_its_share(tmp_path: 
     assert bar.count("·") == 24
 
 
-def test_failed_and_busy_models_come_first_then_those_in_memory(tmp_path: Path) -> None:
+def test_the_worst_problem_is_named_first_and_its_models_come_first(tmp_path: Path) -> None:
     held = [
         {"holder": "proxy-1", "secondsLeft": 9.0, "inFlight": 3},
         {"holder": "proxy-2", "secondsLeft": 9.0, "inFlight": 1},
@@ -80,14 +80,13 @@ def test_failed_and_busy_models_come_first_then_those_in_memory(tmp_path: Path) 
     with planes(tmp_path, east={"models": models}):
         done = top()
     lines = done.stdout.splitlines()
-    assert lines[0].endswith(
-        "; ".join(("   1 quarantined, 2 resident, 13 cold", "of these 1 failed to load, 1 refused as busy"))
-    )
+    problems = "1 failed to load: broken", "1 refused as busy: held", "1 had a failed load: failed"
+    assert lines[0] == "   ".join(("prod on east", *problems, "1 resident, 12 cold"))
     rows = [line.split() for line in lines[2:6]]
-    assert [row[0] for row in rows] == ["held", "failed", "broken", "ant"]
-    assert rows[0] == ["held", "gpu/small", "resident", *HELD.split(" ")]
-    assert rows[1][2:] == ["cold", "no", "CUDA"]
-    assert rows[2][2:] == ["quarantined", "no", "such", "�[31mlibrary"]
+    assert [row[0] for row in rows] == ["broken", "held", "failed", "ant"]
+    assert rows[0][2:] == ["quarantined", "no", "such", "�[31mlibrary"]
+    assert rows[1] == ["held", "gpu/small", "resident", *HELD.split(" ")]
+    assert rows[2][2:] == ["cold", "no", "CUDA"]
     assert "and 1 more: run `tidegate status`" in done.stdout
 
 

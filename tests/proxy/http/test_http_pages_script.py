@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,44 +15,7 @@ from tidegate_proxy.pages import models_page
 
 [SCRIPT] = re.findall(r"<script>(.+?)</script>", bytes(models_page().body).decode(), re.DOTALL)
 SINCE = datetime(2026, 5, 1, 10, tzinfo=UTC)
-DOCUMENT = """
-const elements = {}, asked = [], document = {}, location = { pathname: "/inference/models" };
-let answer;
-
-class Element {
-  textContent = ""; value = ""; children = []; listeners = {}; attributes = {}; dataset = {}; style = {};
-  append(child) { this.children.push(child); Object.defineProperty(child, "parentNode", { value: this }); }
-  setAttribute(name, value) { this.attributes[name] = String(value); }
-  replaceChildren() { this.children = []; }
-  addEventListener(name, listener) { this.listeners[name] = listener; }
-  focus() { document.activeElement = this; }
-}
-const every = (at) => [at, ...at.children.flatMap(every)];
-document.createElement = (kind) => Object.assign(new Element(), { kind });
-document.getElementById = (id) => Object.values(elements).flatMap(every).find((each) => each.id === id)
-  ?? (id.includes(" ") ? null : elements[id] ??= new Element());
-const timers = [];
-const rests = [];
-const setTimeout = (what, rest) => { timers.push(what); rests.push(rest); };
-const AbortSignal = { timeout: (milliseconds) => ({ milliseconds }) };
-
-async function fetch(path, options) {
-  asked.push({ path, ...options });
-  if (!answer) throw new TypeError("the proxy is not there");
-  if (answer.status === 408) throw Object.assign(new Error("signal timed out"), { name: "TimeoutError" });
-  return { ok: answer.status < 400, status: answer.status, json: async () => JSON.parse(answer.body) };
-}
-
-function shown() {
-  const rows = document.getElementById("models").children;
-  const text = (at) => at.textContent + at.children.map(text).join("");
-  return rows.map((row) => [row.className, ...row.children.map(text)]);
-}
-function blocks() {
-  return elements.slices.children.flatMap((part) => part.children[1].children)
-    .map((each) => [each.className, each.textContent, each.style.flex]);
-}
-"""
+DOCUMENT = Path(__file__).with_name("document.js").read_text("utf-8")
 
 
 @dataclass
@@ -110,7 +74,28 @@ ROOM = SliceRoom(
     resident_bytes=384 << 20, loading_bytes=0, freeing_bytes=0, leaked_bytes=64 << 20, free_bytes=576 << 20,
 )  # fmt: skip
 WHY = "3 waiting; refused as busy in five minutes: 7"
-RESIDENT = ["resident", "2026-05-01 10:00:00 UTC", "256.0 MiB", "1 (4 in flight)", "2 min ago", WHY]
+RESIDENT = ["resident", "2026-05-01 10:00", "256.0 MiB", "1 (4 in flight)", "2 min ago", WHY]
+
+
+def test_the_worst_problem_is_named_first_with_its_models_and_their_rows_come_first(browser: Browser) -> None:
+    away = Place(replica="10.0.0.3", state="unreachable", why="its breaker is open")
+    names = [f"failed-{number}" for number in range(5)]
+    failed, calm = [model(name, FAILED) for name in names], model("calm", HELD.model_copy(update={"busy": 0}))
+    browser.answers(200, models(calm, model("hot", HELD), *failed))
+    browser.run(SCRIPT)
+    why = "version 2: no such library"
+    busy = ["warn", "1 model refused as busy", "hot", WHY]
+    found = ["bad", "5 models failed to load", *names[:3], "and 2 more", why]
+    assert browser.read('rows("problems")') == [found, busy]
+    assert [row[1] for row in browser.read("shown()")] == [*names, "hot", "calm"]
+    browser.answers(200, models(calm, model("gone", away), *failed))
+    browser.look()
+    assert browser.read('rows("problems")[0]') == ["bad", "1 model unreachable", "gone", "its breaker is open"]
+    browser.run('document.getElementById("problem vision/gone").listeners.click()')
+    assert [row[1] for row in browser.read("shown()")[:2]] == ["gone", "10.0.0.3"]
+    browser.answers(200, models(calm))
+    browser.look()
+    assert browser.read('rows("problems")') == [["resident", "No problems"]]
 
 
 def test_models_are_shown_with_places_and_reasons_problems_first(browser: Browser) -> None:
@@ -163,7 +148,7 @@ def test_a_slice_is_a_bar_of_its_models_by_size_with_others_and_leaks(browser: B
         ["free", "576.0 MiB free", None],
     ]
     browser.run("elements.slices.children[0].children[1].children[0].listeners.click()")
-    assert browser.read("shown()")[1][1] == "10.0.0.1"
+    assert browser.read("shown()")[2][1] == "10.0.0.1"
 
 
 def test_the_page_shows_a_hundred_of_a_thousand_models_and_more_on_request(browser: Browser) -> None:

@@ -69,7 +69,8 @@ def test_the_day_in_the_readme_has_the_stated_results(tmp_path: Path) -> None:
     assert (row["requests"], row["busy"], row["too_large"]) == (17_919, 0, 0)
     assert round(100 * row["hits"] / row["requests"]) == 96
     readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
-    assert "20 models share one slice that holds 60 % of them. Of 17,919 requests, 96 % find" in readme
+    day = readme[readme.index("20 models") :][:200]
+    assert {"20", "60 %", "17,919", "96 %"} <= {*re.findall(r"[\d,]*\d(?: %)?", day)}, day
 
 
 def test_a_custom_policy_is_simulated_by_name_and_its_failures_are_reported(

@@ -27,6 +27,7 @@ REFUSALS = [
     ("new", {}, AS_IT_IS, "tidegate:environment"),
     ("dev-lab", CONFIGURED, RENAMED, "dev on lab is now dev on labs. First move Pulumi's state to that name: "),
     ("dev-lab", CONFIGURED, AS_IT_IS, "images.lock has no digest for these images: nvcr.io/nvidia/tritonserver:"),
+    ("dev-lab", CONFIGURED, AS_IT_IS, "run tidegate pin and commit images.lock."),
 ]  # fmt: skip
 refusals = pytest.mark.parametrize(("stack", "configuration", "edit", "says"), REFUSALS)
 
@@ -51,7 +52,7 @@ def test_a_broken_definition_is_refused_with_every_problem_and_its_place(project
 
 
 @refusals
-def test_a_stack_that_would_be_another_is_refused(
+def test_pulumi_refuses_a_wrong_configuration_and_changes_no_object(
     project: Project, stack: str, configuration: Mapping[str, str], edit: tuple[str, str], says: str
 ) -> None:
     project.edit(*edit)

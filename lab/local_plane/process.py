@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rollout.tools.running import ToolError, leash, tail
 
@@ -112,6 +112,17 @@ class Process:
                 with suppress(ProcessLookupError):
                     os.killpg(self.pid, signal.SIGKILL)
             self.popen.wait()
+
+
+class Parts:
+    """Processes that run together: `parts` has them by name."""
+
+    parts: Any
+
+    def check(self) -> None:
+        """Raise ProcessError if one of them has ended."""
+        for process in self.parts.values():
+            process.check()
 
 
 @dataclass(frozen=True)

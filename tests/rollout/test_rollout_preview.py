@@ -189,9 +189,7 @@ def test_a_link_out_of_the_repository_is_no_part_of_a_revision(repo: Repository,
     sys.platform == "darwin",
     reason="NOT RUN: FILE SYSTEMS HERE TAKE UTF-8 ALONE, so that no preview was made of a path with other names.",
 )
-def test_a_path_that_is_no_utf_8_is_a_path_like_any_other(
-    call: Call, definition: Path, tmp_path: Path, page: Path
-) -> None:
+def test_a_path_that_is_no_utf_8_is_like_any_other(call: Call, definition: Path, tmp_path: Path, page: Path) -> None:
     folder = tmp_path / os.fsdecode(b"\xff")
     folder.mkdir()
     shutil.copy(definition, folder / "two.yaml")

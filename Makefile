@@ -105,8 +105,10 @@ bench-eviction: .test ## Measure the choices of the eviction policy (BENCH="--on
 	@$(TEST) -m lab.bench.eviction $(BENCH)
 
 # The commands of `tidegate`, as Typer describes them.
-CLI_PAGE = { printf '\# Commands of tidegate\n\n`make docs` writes this page. The words are explained in [concepts.md](concepts.md).\n' \
-  && $(RUN) -m typer cli.app utils docs --name tidegate | tail -n +2; }
+CLI_PAGE = { printf '\# Commands of tidegate\n\n`make docs` writes this page. `tidegate --help` lists the commands, and each has `--help`.\n' \
+  && printf '`[definition]` is a file, by default stacks/inference.yaml. [concepts.md](concepts.md) explains the words.\n' \
+  && $(RUN) -m typer cli.app utils docs --name tidegate | tail -n +2 | sed -E '/^\*\*Commands\*\*:$$/,/^\#\#/{ /^\* /d }' \
+  | sed -E '/^(\* `(--help|definition <path>)`.*|```.*|\*\*[A-Z].*\*\*:)$$/d; s/^\$$ (.*)/`\1`/; s/ \[OPTIONS\]//' | cat -s; }
 
 SITE = "$(shell '$(PYTHON)' requirements/install.py --where site)/bin/python"
 

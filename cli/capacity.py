@@ -9,7 +9,7 @@ from stacks.command import exit_codes
 
 from .options import DEFINITION, Definition, Stack
 
-Trace = Annotated[Path, typer.Argument(help="File of the trace. A name that ends in .gz is compressed.")]
+Trace = Annotated[Path, typer.Argument(help="The trace. A name in .gz is compressed.")]
 TRACE = Path("build/trace.csv.gz")
 Target = Annotated[str, typer.Option(metavar="PERCENT", help="Share of calls that must find their model in memory.")]
 Prometheus = Annotated[str, typer.Option(metavar="URL", help="The Prometheus to read.")]
@@ -53,7 +53,7 @@ def plan(
     gpu: Annotated[str | None, typer.Option("--gpu", metavar="GPU", help="a100-80gb, or a node label.")] = None,
     stack: Stack = None,
 ) -> None:
-    """Find the cheapest slices with which enough requests of a trace find their model in memory."""
+    """Find the cheapest slices with which enough requests find their model in memory."""
     with exit_codes():
         from capacity.plan import make_plan
 

@@ -32,4 +32,4 @@ contexts = _names(lambda read: (plane.context_name for plane in read.header.data
 
 Definition = Annotated[Path, typer.Argument(help="The definition file.")]
 Stack = Annotated[str | None, typer.Option(metavar="NAME", help="Only this stack.", autocompletion=stacks)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, and everything else to stderr.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and everything else to stderr.")]

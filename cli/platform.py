@@ -15,7 +15,7 @@ from stacks.problems import DefinitionError
 from . import options
 from .options import DEFINITION, AsJson, Definition, Stack
 
-Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory for the rendered YAML.")]
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory for the YAML.")]
 Cluster = Annotated[
     str,
     typer.Option(metavar="CONTEXT", help="The kubeconfig context.", autocompletion=options.contexts),
@@ -57,7 +57,7 @@ def render(
     stack: Stack = None,
     unchecked: Annotated[bool, typer.Option("--unchecked", hidden=True)] = False,
 ) -> None:
-    """Write every stack as YAML that you can apply with any tool. Needs no cluster and no engine."""
+    """Write every stack as YAML, for any tool. Needs no cluster and no engine."""
     with exit_codes() as outcome:
         if unchecked:  # used by previews of later revisions
             from rollout.changes.revision import render_for_previews
@@ -132,7 +132,7 @@ def preflight(
 
 
 def environments(definition: Definition = DEFINITION) -> None:
-    """Print as JSON, for TIDEGATE_ENVIRONMENTS, where clients publish and call models, and who has access."""
+    """Print the JSON file for clients (TIDEGATE_ENVIRONMENTS): where to publish and call models, and who may."""
     with exit_codes():
         from stacks.clients import environments_text
         from stacks.validate import read_definition
@@ -141,7 +141,7 @@ def environments(definition: Definition = DEFINITION) -> None:
 
 
 def schema() -> None:
-    """Print the JSON schema of the definition, for editors: tidegate schema > stacks/definition.schema.json."""
+    """Print the JSON schema of the definition, for editors."""
     with exit_codes():
         from stacks.reference import schema_text
 
@@ -151,7 +151,7 @@ def schema() -> None:
 def dashboards(
     folder: Annotated[Path, typer.Argument(help="Directory for the files.")] = Path("build/dashboards"),
 ) -> None:
-    """Write the Grafana dashboards as JSON files, which you can import into any Grafana."""
+    """Write the Grafana dashboards as JSON files, to import."""
     with exit_codes():
         from components.dashboards import DASHBOARDS
 
@@ -190,7 +190,7 @@ def init(
         typer.Option("--repository", metavar="ADDRESS", help="Git address of Tidegate. Default: `origin`."),
     ] = None,
 ) -> None:
-    """Write a repository for your platform that uses this version of Tidegate."""
+    """Write a repository for your platform that uses this version."""
     with exit_codes() as outcome:
         from rollout.init.repository import write_repository
 
@@ -205,7 +205,7 @@ def pin(
         str | None, typer.Option("--registry-plane", metavar="NAME", help="Use the mirrors of this data plane.")
     ] = None,
 ) -> None:
-    """Look up the digest of every image in its registry, and write them to images.lock next to the definition."""
+    """Look up the digest of every image, and write images.lock next to the definition."""
     with exit_codes() as outcome:
         from rollout.definition import pin_images
 

@@ -5,6 +5,7 @@
   that is skipped because of a required part: `make test REQUIRE_ALL=1 ALLOW_NOT_RUN=pulumi`.
 """
 
+import gc
 from collections.abc import Generator
 from typing import Any
 
@@ -32,6 +33,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the numbers of examples before pytest imports a test module."""
     choose_counts(thorough=config.getoption("thorough"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Import all tests without garbage collections. Later collections skip the imported objects, which stay anyway."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

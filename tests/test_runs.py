@@ -60,7 +60,7 @@ def run(folder: Path, text: str, *options: str) -> "subprocess.CompletedProcess[
     return subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240, check=False)
 
 
-def test_what_was_not_run_is_listed_by_name_below_its_reason(tmp_path: Path) -> None:
+def test_skipped_tests_are_listed_below_their_reason(tmp_path: Path) -> None:
     done = run(tmp_path, LOUD, "-n1")
     assert done.returncode == 0, done.stdout
     _, listed = done.stdout.split("= NOT RUN: NOTHING OF THE KIND IS HERE =")
@@ -76,7 +76,7 @@ def test_what_was_not_run_is_listed_by_name_below_its_reason(tmp_path: Path) -> 
         pytest.param(("--require-all", "--allow-not-run", "node pulumi"), ["TRITON"], id="one part"),
     ],
 )
-def test_a_run_may_demand_that_nothing_is_left_out_but_what_it_names(
+def test_a_run_can_fail_on_skipped_tests_except_for_named_parts(
     tmp_path: Path, options: tuple[str, ...], failed: list[str]
 ) -> None:
     done = run(tmp_path, PARTS, *options)
@@ -86,7 +86,7 @@ def test_a_run_may_demand_that_nothing_is_left_out_but_what_it_names(
     assert done.stdout.count("left out, and this run allows none to be: NOT RUN: ") >= len(failed)
 
 
-def test_a_test_that_is_left_out_in_silence_has_failed(tmp_path: Path) -> None:
+def test_a_test_that_is_skipped_without_a_reason_fails(tmp_path: Path) -> None:
     done = run(tmp_path, "import pytest\ndef test_it():\n    pytest.skip('not today')\n")
     assert done.returncode != 0, done.stdout
     assert "left out in silence" in done.stdout

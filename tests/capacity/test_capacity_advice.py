@@ -110,7 +110,7 @@ def test_models_that_are_kept_while_others_are_refused_want_other_limits(tmp_pat
     assert after(found, subject, advice.change).stacks[0].platform.servers[0].pools[0].replicas is None
 
 
-def test_where_no_slice_is_larger_more_replicas_give_the_room(tmp_path: Path) -> None:
+def test_more_replicas_are_advised_if_no_slice_is_larger(tmp_path: Path) -> None:
     names = ("ant", "bee", "cat", "dog")
     found = definition(tmp_path, dict.fromkeys(names, "30G"), "7g.80gb", [{"7g.80gb": 1}] * 4)
     made = pressed(names)
@@ -155,7 +155,7 @@ def test_busy_calls_with_a_slow_volume_need_near_files_and_no_longer_wait(tmp_pa
     assert advice_for(found, made, SLOW)[1].kind == "files near the GPU"
 
 
-def test_where_callers_are_refused_for_room_a_faster_volume_is_no_remedy(tmp_path: Path) -> None:
+def test_a_faster_volume_is_not_advised_if_callers_lack_memory(tmp_path: Path) -> None:
     found = definition(tmp_path, OF_SIZES, idleSeconds=600)
     made = from_a_slow_volume()
     busy(made, "no-room", 300.0)
@@ -206,7 +206,7 @@ def test_busy_calls_while_their_model_loads_should_wait_longer(tmp_path: Path) -
     assert advice.now.refused > advice.then.refused == 0
 
 
-def test_where_all_is_well_nothing_is_advised(tmp_path: Path) -> None:
+def test_nothing_is_advised_without_a_problem(tmp_path: Path) -> None:
     found = definition(tmp_path)
     made = Made()
     calls(made, dict.fromkeys(SMALL, 1000.0), late=5.0, waited=50.0)

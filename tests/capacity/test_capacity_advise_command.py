@@ -114,14 +114,14 @@ def test_a_pool_in_trouble_is_advised(here: Definition, server: Prometheus) -> N
     assert "(the same calls, simulated)" in ran.stdout
 
 
-def test_without_a_trace_advice_says_why_nothing_was_simulated(here: Definition) -> None:
+def test_advice_without_a_trace_gives_the_reason_for_no_simulation(here: Definition) -> None:
     recorded = Recorded(trouble().samples(), None, "No load time is known.")
     output = "\n".join(lines_of(here, here.stacks[0], recorded))
     assert "Nothing could be simulated: No load time is known." in output
     assert "advice   nothing: " in output
 
 
-def test_what_prometheus_has_of_another_environment_is_none_of_this_ones(here: Definition, server: Prometheus) -> None:
+def test_metrics_of_another_environment_are_ignored(here: Definition, server: Prometheus) -> None:
     sentence = refused(here.document.file, "--prometheus", server.url, "--match", 'cluster="west"')
     assert "has no samples of a Tidegate proxy with namespace=" in sentence
     assert 'cluster="west" in these 24 hours. Check --match, --stack, --hours, and `monitoring`' in sentence

@@ -62,7 +62,7 @@ LINES = [
 
 
 @pytest.mark.parametrize("before", ["", "[pod/inference-proxy-0/proxy] ", "2026-11-03T12:00:00.1Z stderr F "])
-def test_calls_are_counted_whatever_is_before_the_record(tmp_path: Path, before: str) -> None:
+def test_calls_are_counted_despite_prefixes_of_their_records(tmp_path: Path, before: str) -> None:
     (tmp_path / "a.log").write_text("".join(before + each for each in LINES[:5]), "utf-8")
     with gzip.open(tmp_path / "b.log.gz", "wt", encoding="utf-8") as file:
         file.writelines(before + each for each in LINES[5:])
@@ -351,7 +351,7 @@ def test_useless_logs_end_with_one_sentence(tmp_path: Path, words: str, text: st
 
 
 @pytest.mark.parametrize("more", [["--hours", "2"], ["--match", 'a="b"'], ["--prometheus", "http://here"]])
-def test_what_is_for_prometheus_is_not_for_logs(tmp_path: Path, more: list[str]) -> None:
+def test_options_for_prometheus_are_refused_with_logs(tmp_path: Path, more: list[str]) -> None:
     ran = CliRunner().invoke(app, ["trace", str(tmp_path / "out.csv"), "--logs", "a.log", *more])
     assert (ran.exit_code, ran.stderr.count("\n")) == (2, 1)
     assert "--prometheus" in ran.stderr

@@ -70,7 +70,7 @@ def test_a_counter_that_missed_a_scrape_restarts_even_if_it_is_not_lower() -> No
     assert [each[1:] for each in found([(present, counted)], [0.0, END])] == [(2 * EVERY, 3 * EVERY, 2)]
 
 
-def test_what_was_counted_before_prometheus_began_is_not_taken_for_calls_of_that_moment() -> None:
+def test_a_first_scrape_adds_no_calls_from_before_it() -> None:
     """Processes are not scraped for the first time at the same moment."""
     pairs = [
         (

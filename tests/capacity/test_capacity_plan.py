@@ -67,7 +67,7 @@ def after(folder: Path, done: Result) -> Definition:
 
 
 @pytest.mark.parametrize("strategy", ["mixed", "single", "dra"])
-def test_what_is_to_be_pasted_is_taken_and_is_what_was_simulated(folder: Path, strategy: str) -> None:
+def test_the_printed_block_is_valid_and_is_the_simulated_one(folder: Path, strategy: str) -> None:
     main = pool("1g.10gb")
     if strategy != "mixed":
         main["placement"] |= {"kind": "dra"} if strategy == "dra" else {"strategy": "single"}
@@ -83,7 +83,7 @@ def test_what_is_to_be_pasted_is_taken_and_is_what_was_simulated(folder: Path, s
     assert "Its slices need at least 1 × A100-80GB." in done.stdout
 
 
-def test_the_change_is_taken_on_each_data_plane_whatever_the_pool_and_its_models_are_now(folder: Path) -> None:
+def test_every_data_plane_accepts_the_printed_block(folder: Path) -> None:
     now = {"name": "one", "server": "ondemand", "pool": "s-1g-10gb", "pinned": True, "idleSeconds": 900}
     tree = tree_of([pool("2g.20gb", "s-1g-10gb")], [now], [{"2g.20gb": 1, "1g.10gb": 2}])
     tree["dataPlanes"].append(tree["dataPlanes"][0] | {"name": "east"})
@@ -101,7 +101,7 @@ def test_the_change_is_taken_on_each_data_plane_whatever_the_pool_and_its_models
         assert models == dict.fromkeys(["one", "tiny"], ("s-1g-10gb-2", False, None))
 
 
-def test_without_a_word_of_it_the_gpu_is_the_inventorys_else_an_a100_of_80_gb(folder: Path) -> None:
+def test_the_default_gpu_is_the_inventorys_or_an_a100_of_80_gb(folder: Path) -> None:
     tree = tree_of([pool("2g.20gb")], [], [{"2g.20gb": 3}])
     tree["servers"][0]["pools"][0]["placement"] = {"kind": "cpu"}
     tree["servers"][0]["pools"][0]["loading"]["capacity"] = "1Gi"
@@ -148,7 +148,7 @@ def test_a_plan_leaves_out_a_model_that_no_gpu_holds_and_nothing_calls(folder: P
 
 
 @pytest.mark.usefixtures("folder")
-def test_every_caller_is_answered_at_once_where_all_models_fit_for_the_first_load_is_not_counted() -> None:
+def test_all_requests_are_warm_if_all_models_fit_because_first_loads_are_excluded() -> None:
     done = plan("day.csv", "--target", "100%", "--gpu", "l4")
     assert done.exit_code == 0, done.stderr
     assert "With 1 × whole GPU, 100" in done.stdout
@@ -156,7 +156,7 @@ def test_every_caller_is_answered_at_once_where_all_models_fit_for_the_first_loa
     assert "The first load of each model is not counted" in done.stdout
 
 
-def test_where_a_request_may_not_take_as_long_as_a_load_the_plan_says_what_to_raise(folder: Path) -> None:
+def test_a_plan_names_the_timeout_to_raise_if_a_load_takes_longer(folder: Path) -> None:
     write_trace(trace_of(1, one=(5, 90.0, 600.0), two=(1, 2.0, 600.0)), folder / "slow.csv")
     done = plan("slow.csv", "--target", "90%")
     assert "Planned pools have `waitSeconds: 59`, because the longest load takes 90 s." in done.stdout

@@ -181,7 +181,7 @@ def test_a_server_with_a_low_limit_gets_smaller_queries(
     }
 
 
-def test_the_command_writes_what_the_simulator_reads_and_no_caller(
+def test_the_command_writes_a_trace_for_the_simulator_without_callers(
     remembered: tuple[Past, Path, float], server: Prometheus, tmp_path: Path
 ) -> None:
     file = tmp_path / "new" / "day.csv.gz"

@@ -118,7 +118,7 @@ def test_an_unreadable_credential_is_reported(
     assert why in refused(tmp_path, "http://here", code=2)
 
 
-def test_a_real_server_says_what_it_does_not_understand(tmp_path: Path) -> None:
+def test_a_real_servers_error_about_a_query_is_shown(tmp_path: Path) -> None:
     with not_run("A REAL PROMETHEUS"):
         installed()
     with prometheus(tmp_path / "prometheus") as server:

@@ -46,7 +46,7 @@ def test_callers_of_a_model_that_is_too_large_are_refused_and_lose_the_whole_wai
     assert found.lost == {"huge": pytest.approx(6 * 20.0), "small": 0}, "the first load of the small one is not counted"
 
 
-def test_callers_of_a_first_load_are_not_counted_and_those_refused_before_it_are() -> None:
+def test_callers_of_a_first_load_are_excluded_but_not_earlier_refusals() -> None:
     trace = trace_of(1, large=(8, 30.0, 600.0), other=(8, 30.0, 10.0))
     outcome = simulate(trace, ON_SMALL.setting)
     skipped = first_loads(trace, outcome)

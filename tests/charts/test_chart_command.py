@@ -29,7 +29,7 @@ def wanted() -> dict[str, str]:
     return contents()
 
 
-def test_the_values_of_a_stack_are_those_that_it_resolves_to_under_a_heading() -> None:
+def test_the_values_of_a_stack_are_resolved_and_have_a_heading() -> None:
     result = charts("values", REFERENCE, "--stack", "prod-east")
     assert result.exit_code == 0
     definition = read_definition(REFERENCE)
@@ -70,7 +70,7 @@ def test_generating_writes_missing_files_and_removes_others(tmp_path: Path, want
     assert not (chart / "templates" / "old").exists()
 
 
-def test_the_folder_is_the_same_in_another_process_whatever_the_order_of_hashes() -> None:
+def test_two_processes_with_other_hash_seeds_write_the_same_chart() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "charts", "--check"],
         cwd=ROOT,

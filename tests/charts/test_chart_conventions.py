@@ -21,7 +21,7 @@ def notes(*arguments: str | Path) -> str:
 
 
 @pytest.mark.parametrize("name", ["everything", "two-kinds", "object-store", ""])
-def test_lint_finds_nothing_with_the_charts_own_values_nor_with_those_of_definitions(name: str, tmp_path: Path) -> None:
+def test_lint_accepts_the_default_values_and_those_of_definitions(name: str, tmp_path: Path) -> None:
     values = tmp_path / "values.yaml"
     more: list[str | Path] = ["--values", values] if name else []
     if name:
@@ -39,7 +39,7 @@ def test_an_older_kubernetes_is_refused() -> None:
     assert ">=1.33.0-0" in done.stderr
 
 
-def test_notes_list_what_was_installed_and_the_addresses_of_the_proxy() -> None:
+def test_notes_list_the_installed_parts_and_the_proxys_addresses() -> None:
     text = notes()
     values = default_values()
     assert f"Environment {values['name']} in namespace {values['namespace']['name']}" in text

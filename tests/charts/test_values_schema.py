@@ -62,7 +62,7 @@ WRONG: dict[str, tuple[str, Any]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_helm_refuses_where_it_stands_what_the_definition_refuses(what: str, tmp_path: Path) -> None:
+def test_helm_refuses_the_mistakes_of_definitions_with_their_paths(what: str, tmp_path: Path) -> None:
     path, value = WRONG[what]
     file = tmp_path / "values.yaml"
     file.write_text(yaml.safe_dump(edited({path: value}, EVERYTHING)), "utf-8")
@@ -71,19 +71,19 @@ def test_helm_refuses_where_it_stands_what_the_definition_refuses(what: str, tmp
     assert path.rpartition(".")[2] in done.stderr.partition("don't meet the specifications of the schema")[2]
 
 
-def test_nothing_is_wrong_with_the_values_that_are_edited_here() -> None:
+def test_the_values_are_valid_before_each_edit() -> None:
     VALIDATOR.validate(EVERYTHING)
     VALIDATOR.validate(BASE)
 
 
 @pytest.mark.parametrize("rule", REFUSED)
-def test_values_that_break_a_rule_of_the_definition_are_refused_where_they_stand(rule: str) -> None:
+def test_helm_reports_the_path_of_values_that_break_a_rule(rule: str) -> None:
     values = edited(REFUSED[rule]["change"])
     assert any(REFUSED[rule]["at"] in readable_path(values, [*error.path]) for error in VALIDATOR.iter_errors(values))
 
 
 @pytest.mark.parametrize("what", STOPPED)
-def test_helm_alone_stops_at_what_would_do_harm_even_without_the_schema(what: str, tmp_path: Path) -> None:
+def test_helm_refuses_harmful_values_even_without_the_schema(what: str, tmp_path: Path) -> None:
     file = tmp_path / "values.yaml"
     file.write_text(yaml.safe_dump(edited(STOPPED[what]["change"])), "utf-8")
     done = helm(["template", "release", CHART, "--skip-schema-validation", "--values", file])
@@ -108,7 +108,7 @@ def test_helm_stops_at_two_objects_of_one_name(change: Values, tmp_path: Path) -
     assert "twice: rename one of the servers, pools, datasets or models" in done.stderr
 
 
-def test_null_takes_away_what_need_not_be_there() -> None:
+def test_null_removes_optional_values() -> None:
     for owner in CLASSES:
         section = SCHEMA if owner is EnvironmentArgs else SCHEMA["definitions"][title(owner)]
         for argument in arguments(owner):

@@ -52,7 +52,7 @@ def test_a_missing_setting_is_the_error_that_the_command_prints(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("name", ["a" * 128, ".a", "-a", "a/b", "a b", "ä", "", "a\n"])
-def test_a_name_that_is_none_is_refused_everywhere(tmp_path: Path, name: str) -> None:
+def test_an_invalid_name_is_refused_by_every_command(tmp_path: Path, name: str) -> None:
     entry: Callable[[str], object] = lambda name: new_entry(name, FILES / "double.py", tmp_path, Options())  # noqa: E731
     for take in (entry, checked_name, checked_model, lambda name: model_path(None, name)):
         with pytest.raises(UsageError, match="use 1 to 127"):

@@ -93,7 +93,7 @@ def test_the_most_exact_name_of_a_dataset_wins(mounted: Path) -> None:
     assert _folder("dev", message) == mounted / "dev" / "preload"
 
 
-def test_a_name_that_would_stand_for_two_volumes_is_refused_lest_prods_lands_in_dev(mounted: Path) -> None:
+def test_an_ambiguous_volume_name_is_refused_because_prod_must_not_reach_dev(mounted: Path) -> None:
     message = Mounts(datasets={"models": mounted / "dev"})
     with pytest.raises(UsageError, match="one volume here and another in dev on east"):
         _folder("prod", message)
@@ -101,7 +101,7 @@ def test_a_name_that_would_stand_for_two_volumes_is_refused_lest_prods_lands_in_
     assert _folder("prod", message, same) == mounted / "dev" / "preload"
 
 
-def test_what_was_tried_is_named_where_a_dataset_is_not_mounted(tmp_path: Path) -> None:
+def test_tried_directories_are_listed_if_a_dataset_is_not_mounted(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"has none of dev/east/models, dev/models, models\n.*=/path"):
         _folder("dev", Mounts())
     with pytest.raises(UsageError, match="there is no /nowhere"):
@@ -149,7 +149,7 @@ def test_a_domino_without_a_name_is_reported_with_its_address(body: str) -> None
         _folder("dev", Mounts(domino_api=api), known)
 
 
-def test_datasets_have_their_folders_by_name_and_by_environment_and_nothing_is_guessed() -> None:
+def test_directories_of_datasets_are_set_by_name_and_environment_and_never_guessed() -> None:
     assert mounts({DATASETS: "", "DOMINO_API_PROXY": ""}) == Mounts()
     message = mounts({DATASETS: "models=/mnt/models, prod/models = /mnt/prod,", "DOMINO_API_PROXY": "http://d/"})
     assert message == Mounts({"models": Path("/mnt/models"), "prod/models": Path("/mnt/prod")}, "http://d")

@@ -28,7 +28,7 @@ def test_no_name_password_or_query_of_a_url_is_shown(secret: str, query: str) ->
         ("models:/churn@champion", "models:/churn@champion"),
     ],
 )
-def test_what_is_no_url_is_shown_without_secrets_too(url: str, what_is_shown: str) -> None:
+def test_a_malformed_url_is_shown_without_secrets(url: str, what_is_shown: str) -> None:
     assert shown(url) == what_is_shown
 
 
@@ -53,7 +53,7 @@ def test_no_secret_is_shown_in_another_form(monkeypatch: pytest.MonkeyPatch, tok
         assert not any(word in shown for word in ("secret", "other", basic))
 
 
-def test_a_query_is_not_shown_where_the_host_is_not_either() -> None:
+def test_a_query_is_hidden_if_the_host_is() -> None:
     message = "Max retries exceeded with url: /?token=PWsecret/api/2.0/mlflow (Caused by it)"
     assert scrubbed(message) == "Max retries exceeded with url: / (Caused by it)"
 
@@ -83,7 +83,7 @@ def test_a_status_is_the_error_that_people_know(status: int, error: type[errors.
         ("INTERNAL_ERROR", errors.UnreachableError),  # the default without a code
     ],
 )
-def test_what_mlflow_raises_is_translated(code: str, error: type[errors.TidegateError]) -> None:
+def test_errors_of_mlflow_are_translated(code: str, error: type[errors.TidegateError]) -> None:
     from mlflow.exceptions import MlflowException
     from mlflow.protos.databricks_pb2 import ErrorCode
 
@@ -98,7 +98,7 @@ def test_what_mlflow_raises_is_translated(code: str, error: type[errors.Tidegate
         (ValueError("could not convert 'abc' for MLFLOW_HTTP_REQUEST_TIMEOUT"), errors.UsageError),
     ],
 )
-def test_what_is_raised_is_translated(raised: Exception, error: type[errors.TidegateError]) -> None:
+def test_errors_of_libraries_are_translated(raised: Exception, error: type[errors.TidegateError]) -> None:
     with pytest.raises(error, match="it cannot be read"), translated("it cannot be read", "there"):
         raise raised
 
@@ -144,7 +144,7 @@ WHERE = "/mnt/models"
     ],
     ids=lambda value: errno.errorcode[value] if isinstance(value, int) else "",
 )
-def test_errors_of_files_have_where_why_and_a_remedy(number: int, kind: type[errors.TidegateError], do: str) -> None:
+def test_errors_of_files_have_place_reason_and_remedy(number: int, kind: type[errors.TidegateError], do: str) -> None:
     with pytest.raises(kind, match=do) as error, explained(WHERE):
         raise OSError(number, os.strerror(number), "m/1/model.py")
     assert str(error.value).startswith(f"{WHERE}: ")
@@ -156,7 +156,7 @@ EXPIRED = """Generic S3 error: Error performing GET http://minio/models in 3ms -
 </Message><Token-0>FwoGZXIvYXdzEA</Token-0><StringToSign>AWS4-HMAC</StringToSign></Error>"""
 
 
-def test_of_what_an_s3_answers_only_its_code_and_message_are_shown() -> None:
+def test_only_the_code_and_message_of_an_s3_error_are_shown() -> None:
     error = of_store(Exception(EXPIRED), "s3://models/prod")
     assert isinstance(error, errors.RefusedError)
     assert (error.why, error.do[:21]) == ("ExpiredToken: The provided token has expired.", "renew the credentials")

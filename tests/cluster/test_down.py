@@ -69,7 +69,7 @@ def test_the_printed_commands_delete_the_rest(site: Site) -> None:
 
 @pytest.mark.thorough
 @HELM
-def test_what_was_taken_down_half_is_taken_down_wholly_by_the_next_down(site: Site) -> None:
+def test_the_next_down_completes_an_interrupted_one(site: Site) -> None:
     """A release that a killed Helm left uninstalling, and an object outside the release."""
     site.up()
     site.kubectl("delete", "service", "small-main")

@@ -85,7 +85,7 @@ def test_an_object_that_a_user_replaced_by_its_export_has_not_drifted(site: Site
 
 @pytest.mark.thorough
 @HELM
-def test_what_an_autoscaler_sets_is_no_drift_and_stays(site: Site) -> None:
+def test_replicas_set_by_an_autoscaler_are_no_drift_and_stay(site: Site) -> None:
     """Neither the autoscaler's number, nor a user's number in its place."""
     site.up(stack="prod-lab")
     namespace = f"{site.prefix}-prod"

@@ -149,7 +149,7 @@ BY_PLUGIN = (
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("pools", "gpus", "program"), [(*BY_CLAIMS, DRA_DRIVER), (*BY_PLUGIN, PLUGIN)])
-def test_pods_start_where_no_other_program_runs_and_preflight_finds_nothing_amiss(
+def test_pods_start_on_free_gpus_and_preflight_finds_nothing(
     tmp_path: Path, make_cluster: MakeCluster, pools: Sequence[str], gpus: Sequence[str], program: str
 ) -> None:
     """With a real scheduler. Neither GPU Feature Discovery nor the MIG manager labels these nodes."""

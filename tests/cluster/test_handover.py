@@ -153,7 +153,9 @@ def test_install_upgrade_from_the_chart_before_rollback_and_uninstall(
 @pytest.mark.thorough
 @HELM
 @pytest.mark.parametrize("command", ["tidegate", "helm"])
-def test_what_kubectl_applied_is_adopted(site: Site, values: Path, charts: tuple[Path, Path], command: str) -> None:
+def test_objects_applied_with_kubectl_are_adopted(
+    site: Site, values: Path, charts: tuple[Path, Path], command: str
+) -> None:
     """With `tidegate up --adopt`, or with plain Helm as in docs/helm.md. Objects and pods stay the same."""
     site.cluster.apply(site.rendered("dev-lab").objects)
     settled(site.cluster, f"{site.prefix}-dev")
@@ -188,5 +190,5 @@ def test_what_kubectl_applied_is_adopted(site: Site, values: Path, charts: tuple
         "kubectl delete secret --namespace <namespace> --selector owner=helm,name=<stack>",
     ],
 )
-def test_the_commands_here_are_those_of_the_documentation(typed: str) -> None:
+def test_the_commands_in_this_file_are_those_of_the_documentation(typed: str) -> None:
     assert typed in (ROOT / "docs" / "helm.md").read_text("utf-8")

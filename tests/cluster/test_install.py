@@ -31,7 +31,7 @@ def test_the_definition_of_the_page_is_the_example() -> None:
     assert (ROOT / "docs/examples/mig.yaml").read_text("utf-8").partition("\n")[2] == DEFINITION
 
 
-def test_the_commands_bring_the_platform_up_and_print_what_the_page_shows(
+def test_the_commands_install_the_platform_with_the_output_of_the_page(
     make_cluster: MakeCluster, tmp_path: Path
 ) -> None:
     gpu = mig_mixed("gpu-1", "NVIDIA-A100-SXM4-80GB", 1, {"1g.10gb": 7})

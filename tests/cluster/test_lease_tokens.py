@@ -68,7 +68,7 @@ async def identified(callers: Callers, token: str) -> str | None:
         return f"{error.status}"
 
 
-def test_a_policy_takes_the_tokens_of_its_own_proxies_pods_and_no_others(tokens: Tokens, tmp_path: Path) -> None:
+def test_a_policy_accepts_only_the_tokens_of_its_proxies_pods(tokens: Tokens, tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     attackers = {
         "of another namespace": tokens.bound(PROXY, namespace=tokens.there),

@@ -20,7 +20,7 @@ DIGEST = f"sha256:{'0' * 64}"
 
 
 @pytest.mark.thorough
-def test_a_platform_is_brought_up_previewed_rolled_out_and_taken_down_from_its_folder(
+def test_a_platform_is_applied_previewed_rolled_out_and_removed_from_its_directory(
     program: Program, cluster: LocalCluster, namespace: str, tmp_path: Path
 ) -> None:
     platform = tmp_path / "platform"

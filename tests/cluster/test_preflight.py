@@ -28,7 +28,7 @@ def one_of(found: dict[str, Any], begin: str) -> Any:
 
 
 @HELM
-def test_what_would_never_start_stops_an_up_before_the_first_object(site: Site) -> None:
+def test_a_pod_that_can_never_start_stops_an_up_before_the_first_object(site: Site) -> None:
     """A missing class, driver, device and label. The test runs the command of each finding."""
     of_extra = "priorityClass: never-made, nodeSelector: {disk: fast}"
     staging = "staging: {kind: volume, size: 1Gi, storageClass: no-class}"

@@ -364,7 +364,7 @@ def test_promtool_finds_nothing_wrong_with_the_rules(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=f"{case.alert} {case.about}".strip()) for case in CASES])
-def test_an_alert_fires_when_it_should_names_what_and_where_and_ends(case: Case, tmp_path: Path) -> None:
+def test_an_alert_fires_in_its_case_names_its_subject_and_place_and_ends(case: Case, tmp_path: Path) -> None:
     series = [*series_in(NAMESPACE, case.series), *series_in("elsewhere", case.series)]
     wanted = [
         {"eval_time": f"{minute}m", "alertname": case.alert, "exp_alerts": expected(case, minute)}

@@ -43,7 +43,7 @@ def test_a_dashboard_keeps_clusters_apart_and_its_panels_do_not_overlap(
 
 
 @pytest.mark.parametrize(("dashboard", "panel"), PANELS)
-def test_a_panel_queries_metrics_in_their_unit_and_describes_what_to_do(
+def test_a_panel_queries_metrics_in_their_unit_and_describes_a_remedy(
     dashboard: Dashboard, panel: dict[str, Any]
 ) -> None:
     assert len(panel["description"].split()) >= 10
@@ -70,7 +70,7 @@ def test_a_panel_queries_metrics_in_their_unit_and_describes_what_to_do(
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_each_question_of_an_engineer_on_call_has_a_panel(question: str) -> None:
+def test_each_problem_of_an_engineer_on_call_has_a_panel(question: str) -> None:
     assert QUESTIONS[question] in {(dashboard.name, panel["title"]) for dashboard, panel in panels()}
 
 

@@ -69,7 +69,7 @@ def test_an_engine_gets_its_model_and_the_served_name(
     assert [*engine.get("command", []), *engine["args"]] == words
 
 
-def test_a_server_of_ones_own_finds_in_variables_what_its_command_may_hold(objects: list[KubernetesObject]) -> None:
+def test_a_custom_server_gets_the_values_of_its_command_as_variables(objects: list[KubernetesObject]) -> None:
     found = variables(container(objects, "edge-main"))
     assert found["MODEL"] == "/models/phi/2"
     assert found["SERVED_NAME"] == openai.served_as("phi", 2)

@@ -70,7 +70,7 @@ def engines(names: tuple[str, str], waiting: tuple[str, ...], running: tuple[str
 @pytest.mark.parametrize(
     ("names", "pool"), [(VLLM, "agents-planner"), (SGLANG, "agents-planner"), (OWN, "edge-main")], ids=lambda it: it[0]
 )
-def test_what_waits_is_wanted_and_as_many_engines_as_hold_what_runs_once_one_was_full(
+def test_waiting_requests_scale_a_pool_and_running_ones_once_an_engine_was_full(
     names: tuple[str, str],
     pool: str,
     waiting: tuple[str, ...],

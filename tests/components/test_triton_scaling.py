@@ -84,7 +84,7 @@ def test_any_caller_of_a_pool_keeps_its_replica(
     ],
     ids=["none", "three models in use", "at two replicas", "out of use", "refused", "of another pool"],
 )
-def test_models_in_use_and_those_that_found_no_room_are_what_a_pool_has_to_hold(
+def test_a_pool_must_hold_its_used_models_and_those_that_lacked_memory(
     series: dict[str, str], wanted: dict[int, int | None], queries: list[str], tmp_path: Path
 ) -> None:
     other = ROOM
@@ -110,7 +110,7 @@ def test_models_in_use_and_those_that_found_no_room_are_what_a_pool_has_to_hold(
     ],
     ids=["all", "new", "a hole", "no Triton", "no policy", "no proxy", "none", "none, new", "the first replica"],
 )
-def test_no_replica_goes_for_what_prometheus_does_not_know(
+def test_missing_metrics_remove_no_replica(
     series: dict[str, str], wanted: dict[int, int | None], queries: list[str], tmp_path: Path
 ) -> None:
     both = [*series_in(NAMESPACE, series), *series_in("elsewhere", TOLD)]

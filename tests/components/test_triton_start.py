@@ -64,7 +64,7 @@ def started(
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
-def test_an_on_demand_triton_is_started_with_the_policy_s_secret_and_without_what_a_killed_one_left(
+def test_an_on_demand_triton_starts_with_the_policys_secret_and_a_clean_directory(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "secret").write_text("s3cret/+=\n")
@@ -114,7 +114,7 @@ def test_an_on_demand_triton_ends_at_its_policys_request_but_not_at_an_older_one
     assert asked
 
 
-def test_a_preloading_triton_has_a_secret_of_its_own_each_time(tmp_path: Path) -> None:
+def test_a_preloading_triton_has_a_new_secret_at_each_start(tmp_path: Path) -> None:
     first, second = (started("preload-main", tmp_path).stdout.splitlines()[-1].partition("none") for _ in range(2))
     assert first != second
     secret = first[0].partition(f"{triton.RESTRICTED_KEY}=")[2]

@@ -29,7 +29,7 @@ def files() -> list[Path]:
     return [each for each in found if each.suffix in (".py", ".md", ".yaml") and "expected" not in each.parts]
 
 
-def test_whatever_names_a_metric_names_one_that_there_is() -> None:
+def test_every_named_metric_exists() -> None:
     named = {(name, str(file.relative_to(ROOT))) for file in files() for name in NAME.findall(file.read_text("utf-8"))}
     assert len({name for name, _ in named}) > 50
     strange = {(name, file) for name, file in named if name not in SERIES and name not in PACKAGES}

@@ -54,7 +54,7 @@ def test_credentials_are_masked_and_nothing_else(text: str, shown: str | None) -
 
 
 @given(st.text(st.sampled_from("ab=:/@$ '\"."), max_size=40))
-def test_userinfo_is_found_where_it_is_masked(text: str) -> None:
+def test_userinfo_is_found_in_every_masked_place(text: str) -> None:
     """These texts can contain no other credential than one in an address, which is masked first."""
     if "://" not in text:
         assert has_userinfo(text) == (masked(text) != text)

@@ -51,7 +51,7 @@ class Text(NamedTuple):
 
     line: int
     text: str
-    kind: str  # page, heading, cell, docstring, message, comment
+    kind: str  # page, heading, cell, docstring, message, comment, name of a test
 
 
 def findings(text: Text) -> Iterator[str]:
@@ -99,7 +99,7 @@ def _page(source: str) -> Iterator[Text]:
 
 
 def _plain(tokens: list[Token]) -> Iterator[str]:
-    """Yield the words of a paragraph. Code counts as one word, and so does what stands in italics: a cited word."""
+    """Yield the words of a paragraph. Code counts as one word, and so do cited words in italics."""
     cited = False
     for token in tokens:
         match token.type:
@@ -119,6 +119,8 @@ def _code(source: str) -> Iterator[Text]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             docstrings |= {id(each.value) for each in node.body if isinstance(each, ast.Expr)}
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            yield Text(node.lineno, node.name[5:].replace("_", " ").capitalize(), "name")
     for node, parts in _literals(tree):
         text = "".join(parts)
         if id(node) in docstrings:
@@ -141,7 +143,7 @@ def _literals(tree: ast.AST) -> Iterator[tuple[ast.expr, list[str]]]:
 
 
 def _comments(lines: Iterator[tuple[int, str]]) -> Iterator[Text]:
-    """Yield the comments; those on lines that follow each other are one."""
+    """Yield the comments. Those on consecutive lines are one."""
     found = [(line, text.split("#", 1)[1].strip()) for line, text in lines if re.search(r"(?:^|\s)#(?:\s|$)", text)]
     for _, block in groupby(enumerate(found), lambda each: each[1][0] - each[0]):
         rows = [row for _, row in block]
@@ -160,16 +162,19 @@ def _strings(value: object) -> Iterator[str]:
             yield from _strings(each)
 
 
+TESTS = Path(__file__).resolve().parents[1]
 SUFFIXES = {".md", ".py", ".yaml", ".json", ".tpl"}
 
 
 def main(roots: list[str]) -> int:
-    """Print what is found below some paths; return how much that is."""
+    """Print the findings below some paths, and return their number. Texts in tests are data, not messages."""
     count = 0
     for root in map(Path, roots):
         for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
             if path.suffix in SUFFIXES and path.is_file():
                 for text in texts(path):
+                    if text.kind == "message" and path.resolve().is_relative_to(TESTS):
+                        continue
                     for finding in findings(text):
                         print(f"{path}:{text.line}: {text.kind}: {finding}")
                         count += 1

@@ -19,13 +19,14 @@ PAGE = (ROOT / "docs/ci.md").read_text("utf-8")
 JOBS = {"preview", "comment", "drift", "rollout"}
 
 
-def blocks() -> list[Any]:
-    """Return the YAML blocks of the page. `BaseLoader` keeps the key `on` a string, as GitHub does."""
-    texts = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
-    return [yaml.load(text, yaml.BaseLoader) for text in texts]
+def pipeline(name: str) -> Any:
+    """Return the jobs of `tidegate init` and of the page. `BaseLoader` keeps the key `on` a string, as GitHub does."""
+    texts = [(ROOT / directory / name).read_text("utf-8") for directory in ("rollout/init/text", "docs/ci")]
+    first, second = (yaml.load(text, yaml.BaseLoader) for text in texts)
+    return first | second | {key: first[key] | second[key] for key in ("on", "jobs") if key in first}
 
 
-GITHUB, GITLAB = blocks()
+GITHUB, GITLAB = pipeline("github.yaml"), pipeline("gitlab.yaml")
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ def test_the_client_and_the_policy_pack_have_that_version() -> None:
 
 DEFINITIONS = [
     "stacks/inference.yaml", "stacks/reference/small.yaml", "stacks/reference/shared.yaml", "charts/example.yaml",
-    "docs/domino.md",
+    "docs/examples/domino.yaml",
 ]  # fmt: skip
 
 

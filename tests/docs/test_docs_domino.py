@@ -1,4 +1,3 @@
-import re
 from datetime import date
 from pathlib import Path
 
@@ -10,14 +9,13 @@ from stacks.images_lock import ImagesLock, PinnedImage
 from stacks.load import parse
 from stacks.validate import validate
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs/domino.md").read_text("utf-8")
-(TEXT,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+TEXT = (Path(__file__).resolve().parents[2] / "docs/examples/domino.yaml").read_text("utf-8")
 
 
-def test_its_definition_breaks_no_rule_and_no_guardrail_and_has_no_advisories() -> None:
+def test_its_definition_has_no_findings_at_all() -> None:
     images = [f"{image['repository']}:{image['tag']}" for image in yaml.safe_load(TEXT)["images"]]
     pins = tuple(PinnedImage(image=image, digest=f"sha256:{0:064x}") for image in sorted(images))
-    definition = validate(parse(TEXT, "docs/domino.md"), ImagesLock(images=pins))
+    definition = validate(parse(TEXT, "docs/examples/domino.yaml"), ImagesLock(images=pins))
     assert definition.advisories == ()
     objects = {stack.name: render(stack, definition).objects for stack in definition.stacks}
     assert objects.keys() == {"dev-eu", "prod-eu", "prod-us"}

@@ -8,6 +8,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CHECKED = [
     "README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs", "stacks", "components", "charts", "policies",
     "rollout", "capacity", "cli", "proxy", "service", "contracts", "client", "lab", "requirements",
+    "tests",
 ]  # fmt: skip
 
 
@@ -25,6 +26,7 @@ def test_the_language_is_plain(root: str, capsys: pytest.CaptureFixture[str]) ->
         ("page", "Who has waited long enough gets a response."),
         ("page", " ".join(["word"] * 26) + "."),
         ("cell", " ".join(["word"] * 26)),
+        ("name", "What is wrong is told"),
     ],
 )
 def test_a_broken_rule_is_found(kind: str, text: str) -> None:

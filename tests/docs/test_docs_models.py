@@ -48,7 +48,7 @@ def caller(here: World, tmp_path: Path) -> Iterator[Caller]:
         yield calling
 
 
-def test_the_commands_print_what_the_page_shows_and_no_call_of_production_fails(here: World, caller: Caller) -> None:
+def test_the_commands_have_the_output_of_the_page_and_no_call_of_production_fails(here: World, caller: Caller) -> None:
     shell = write_shell(here)
     variables = here.variables(DEVELOPER, {"COLUMNS": "160"})
     blocks = examples("docs/models.md")

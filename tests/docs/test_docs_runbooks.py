@@ -25,7 +25,7 @@ def alerts() -> dict[str, dict[str, str]]:
     return {rule["alert"]: rule["annotations"] for rule in rules() if "alert" in rule}
 
 
-def test_each_question_of_an_engineer_on_call_leads_to_its_panel() -> None:
+def test_each_problem_of_an_engineer_on_call_leads_to_its_panel() -> None:
     page = (ROOT / "docs/metrics.md").read_text("utf-8")
     titles = {each.name: each.title for each in DASHBOARDS}
     for question, (dashboard, panel) in QUESTIONS.items():
@@ -100,7 +100,7 @@ def test_the_variables_of_a_command_are_set_by_the_first_block(page: str, line: 
     assert {*re.findall(r"\$\{?(\w+)", line)} <= {*VARIABLES}, line
 
 
-def test_the_variables_of_the_first_block_are_those_of_the_definition_and_commands_use_them() -> None:
+def test_the_first_block_has_the_definitions_variables_and_commands_use_them() -> None:
     definition = yaml.safe_load((ROOT / "stacks/inference.yaml").read_text("utf-8"))
     environment, _, plane = VARIABLES["STACK"].partition("-")
     assert VARIABLES["CLUSTER"] in {each["context"] for each in definition["dataPlanes"] if each["name"] == plane}

@@ -8,7 +8,7 @@ README = (ROOT / "README.md").read_text("utf-8")
 VERSIONS = dict(re.findall(r"^\| (\w+).*? \| (\d+\.\d+\.\d+) \|$", README, re.MULTILINE))
 
 
-def test_the_versions_are_those_of_the_tests() -> None:
+def test_the_versions_are_those_that_the_tests_use() -> None:
     """Pulumi's engine is in no package registry, so only people run it. tests/cluster/test_install.py checks Triton."""
     pins = ROOT / "rollout/tools"
     dynamo = re.search(r"^ai-dynamo==(\S+)$", (ROOT / "requirements/dynamo.in").read_text("utf-8"), re.MULTILINE)

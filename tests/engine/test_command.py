@@ -39,7 +39,7 @@ def operate(command: Sequence[str], definition: Path) -> int:
     return pulumi_cli.operate(cli, read_definition(definition).stacks[0], definition, command)
 
 
-def test_preview_makes_the_stack_and_shows_what_up_would_do(
+def test_preview_creates_the_stack_and_shows_the_changes_of_up(
     checkout: Project, definition: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert operate(["preview"], definition) == 0

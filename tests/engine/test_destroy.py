@@ -22,7 +22,7 @@ def test_a_plain_destroy_is_refused_and_takes_nothing(project: Project) -> None:
     assert names(project) == before
 
 
-def test_what_is_not_protected_can_be_destroyed_and_volumes_stay(project: Project) -> None:
+def test_unprotected_objects_can_be_destroyed_and_volumes_stay(project: Project) -> None:
     project.pulumi("destroy", "--yes", "--exclude-protected", "--stack", DEV)
     assert names(project) == KEPT
     assert {"PersistentVolume", "PersistentVolumeClaim"} < {

@@ -38,7 +38,7 @@ def test_plain_preview_passes_for_each_stack_of_the_reference_without_a_cluster(
         ),
     ],
 )
-def test_an_edit_updates_what_it_concerns_and_replaces_nothing(
+def test_an_edit_updates_only_its_objects_and_replaces_none(
     project: Project, old: str, new: str, changed: set[str]
 ) -> None:
     project.edit(old, new)

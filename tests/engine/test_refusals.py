@@ -35,7 +35,7 @@ def test_a_broken_definition_is_refused_with_every_problem_and_its_place(project
         ("dataPlane", "east", "no data plane of environment dev called east. There are: lab."),
     ],
 )
-def test_what_a_configuration_names_and_there_is_not_is_refused_with_the_nearest_name(
+def test_a_configuration_with_an_unknown_name_is_refused_with_the_nearest_one(
     project: Project, key: str, value: str, says: str
 ) -> None:
     project.pulumi("config", "set", key, value, "--stack", DEV)
@@ -47,7 +47,7 @@ def test_a_stack_without_configuration_reports_the_missing_key(project: Project)
     assert "tidegate:environment" in refused(project, "preview", "new")
 
 
-def test_a_stack_keeps_its_name_whatever_it_is_configured_as(project: Project) -> None:
+def test_a_stack_keeps_its_name_under_any_configuration(project: Project) -> None:
     project.pulumi("config", "set", "dataPlane", "west", "--stack", "prod-east-rendered")
     assert "it must be named prod-west-rendered" in refused(project, "preview", "prod-east-rendered")
     project.pulumi("config", "rm", "renderTo", "--stack", DEV)

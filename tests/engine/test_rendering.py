@@ -22,7 +22,7 @@ def test_pulumi_renders_every_stack_as_we_do(brought_up: Project, definition: st
     assert brought_up.rendered(stack.name) == ours
 
 
-def test_pulumi_renders_a_platform_of_ones_own_with_the_program_that_it_pins(engine: Engine, tmp_path: Path) -> None:
+def test_pulumi_renders_a_platform_from_init_with_its_pinned_program(engine: Engine, tmp_path: Path) -> None:
     project = Project.create(engine, tmp_path, lambda folder: write_repository(folder, ExitStatus()))
     name = project.add_rendering_stack("prod-main", "prod", "main")
     installed = os.pathsep.join(map(str, (ROOT, ROOT / "contracts")))  # instead of an install
@@ -40,7 +40,7 @@ def test_no_resource_of_the_reference_is_renamed(brought_up: Project) -> None:
     assert not lost, f"Pulumi deletes what is renamed. Give it an alias, or correct the list on purpose: {lost}"
 
 
-def test_all_is_made_after_its_namespace_and_pods_after_what_they_need(brought_up: Project) -> None:
+def test_objects_follow_their_namespace_and_pods_follow_their_dependencies(brought_up: Project) -> None:
     resources = {item["urn"]: item for item in brought_up.state("prod-east-rendered")}
 
     def waits_for(urn: str) -> set[str]:

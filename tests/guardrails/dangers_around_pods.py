@@ -42,7 +42,6 @@ NGINX = "metadata/annotations/nginx.ingress.kubernetes.io~"
 TO_PROXY = {"service": {"name": "inference-proxy", "port": {"name": "http"}}}
 METADATA = "169.254.169.254/32"
 EVERYWHERE = [{"ipBlock": {"cidr": "0.0.0.0/0"}}]
-ALL_PORTS = {"to": EVERYWHERE, "ports": [{"port": 1, "endPort": 65535}]}
 CALLER = {"matchLabels": {"caller": "true"}}
 TO_CALL = allowed("ingress", "callers-to-proxy")
 DANGER = "danger.example.com"

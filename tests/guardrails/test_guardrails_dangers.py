@@ -68,7 +68,7 @@ def test_every_guardrail_of_security_has_some() -> None:
     phases=[phase for phase in Phase if phase not in (Phase.shrink, Phase.explain)],
 )
 @given(definition_trees(), st.data())
-def test_any_of_them_is_found_in_what_any_valid_definition_declares(tree: Tree, data: st.DataObject) -> None:
+def test_every_danger_is_found_in_any_valid_environment(tree: Tree, data: st.DataObject) -> None:
     definition = read_tree(tree, pinned=True)
     sound = of_production(declared(definition, data.draw(st.sampled_from(definition.stacks))))
     dumped, random = json.dumps(sound), data.draw(st.randoms(use_true_random=False))

@@ -50,7 +50,7 @@ def test_our_definitions_break_no_mandatory_guardrail(path: Path) -> None:
 
 @settings(parent=examples(20), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(definition_trees())
-def test_what_any_valid_definition_declares_breaks_only_what_the_definition_decides(tree: Tree) -> None:
+def test_any_valid_environment_breaks_only_guardrails_that_its_definition_decides(tree: Tree) -> None:
     definition = read_tree(tree, pinned=True)
     found = broken({stack.name: declared(definition, stack) for stack in definition.stacks})
     assert {rule for rule, _ in found} <= DECIDED

@@ -12,9 +12,7 @@ from policies.guardrails.rules import RULES
 from tests.cases import GONE
 from tests.components.objects import named
 
-from .stacks import ROOT, SMALL, Object, Objects, at, findings, in_small, prod, settings
-
-PACK = ROOT / "policies/guardrails"
+from .stacks import SMALL, Object, Objects, at, findings, in_small, prod, settings
 
 
 class Resource:
@@ -55,7 +53,7 @@ def reports(objects: Objects, become: Objects | None = None) -> Reports:
     return found
 
 
-def test_the_pack_reports_what_check_finds_with_the_severities_of_the_namespace() -> None:
+def test_the_pack_reports_the_findings_of_check_with_the_namespaces_severities() -> None:
     objects = prod()
     in_small("hostNetwork", True)(objects)
     in_small("containers/0/livenessProbe", {})(objects)
@@ -81,7 +79,7 @@ def test_a_waived_finding_does_not_stop_the_update() -> None:
     assert {level for _, level in reports(objects)} == {"mandatory"}
 
 
-def test_defaults_of_an_api_server_are_not_taken_for_what_was_declared() -> None:
+def test_defaults_of_an_api_server_are_not_mistaken_for_declared_values() -> None:
     """On a cluster a stack validation sees the API server's defaults: `replicas: 1` although there is an autoscaler."""
     objects = prod()
     at("StatefulSet", SMALL, "spec/replicas", GONE)(objects)

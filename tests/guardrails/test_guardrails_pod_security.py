@@ -90,7 +90,7 @@ def test_we_agree_with_the_kubernetes_projects_own_checks_about_any_pod(
 
 
 @pytest.mark.parametrize("kind", sorted(TEMPLATES))
-def test_the_pod_template_of_every_workload_kind_is_looked_at(kind: str) -> None:
+def test_the_pod_template_of_every_workload_kind_is_checked(kind: str) -> None:
     def workload(template: dict[str, Any]) -> dict[str, Any]:
         for step in reversed(TEMPLATES[kind]):
             template = {step: template}

@@ -101,7 +101,7 @@ def test_severities_follow_the_kind_of_the_environment(kind: str, severity: str)
     assert weighed(objects) == [(PROBES, severity)]
 
 
-def test_a_namespace_without_settings_has_those_of_production() -> None:
+def test_a_namespace_without_settings_has_the_severities_of_production() -> None:
     objects = breaking(kind="local", severities={PODS: "advisory"})
     del objects[0]["metadata"]["annotations"][ANNOTATION]
     assert weighed(objects) == [(PODS, "mandatory")]
@@ -157,7 +157,7 @@ def definition(section: dict[str, Any], of_dev: dict[str, Any] | None = None) ->
     return validate(parse(yaml.safe_dump(tree, sort_keys=False), "f.yaml"), ImagesLock())
 
 
-def test_the_settings_of_each_environment_are_those_of_the_definition() -> None:
+def test_each_environment_has_the_settings_of_the_definition() -> None:
     waiver = {**WAIVER, "object": "Deployment/x"}
     of_dev = {"severities": {PROBES: "mandatory"}, "waivers": [{"name": "w", "remove": True}], "gpuSlices": 9}
     found = definition({"severities": {PODS: "advisory"}, "waivers": [waiver], "gpuSlices": 40}, of_dev)

@@ -16,7 +16,7 @@ CASES = read_cases(Path(__file__).with_name("tokens.yaml"))
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["what"]) for case in CASES])
-def test_what_goes_beyond_it_is_found(case: dict[str, Any]) -> None:
+def test_permissions_beyond_it_are_found(case: dict[str, Any]) -> None:
     assert sorted({f"{one.rule} {one.object}" for one in findings(edited(case))}) == case["found"]
 
 

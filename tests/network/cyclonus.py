@@ -1,4 +1,4 @@
-"""Asks cyclonus about traffic, and reads its answers."""
+"""Queries cyclonus about connections, and reads its verdicts."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from .world import Object, Question
 
 @dataclass(frozen=True)
 class Answer:
-    """What the sender's policies and the receiver's say, each on its own."""
+    """The verdicts of the sender's policies and of the receiver's."""
 
     egress: bool
     ingress: bool
@@ -50,7 +50,7 @@ def _answer(text: str) -> Answer:
         direction = first or direction
         if second:
             said[direction].add(second)
-    # Somebody allows it, or nobody denies it.
+    # At least one level allows it, or none denies it.
     open_ = {each: "Allow" in levels or "Deny" not in levels for each, levels in said.items()}
     answer = Answer(open_["Egress"], open_["Ingress"])
     (verdict,) = re.findall(r"IS ALLOWED\?\s*\|\s*(TRUE|FALSE)", text.partition("\n\n\n")[0], re.IGNORECASE)

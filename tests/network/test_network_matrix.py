@@ -14,7 +14,7 @@ ROW = re.compile(r"^\| (each|dev|prod) \| ([^|]+) \| ([^|]+) \| ([^|]+) \| [^|]+
 
 
 def written_down() -> set[Question]:
-    """The table in docs/network.md, for every pod that it means."""
+    """Return the table in docs/network.md, for every pod that it means."""
     text = (ROOT / "docs/network.md").read_text("utf-8")
     found: set[Question] = set()
     for where, source, destination, ports in ROW.findall(text):
@@ -25,7 +25,7 @@ def written_down() -> set[Question]:
                 if _is(question.source, source, environment) and _is(question.destination, destination, environment)
             ]
             allowed = [question for question in asked if ports == "any" or _port(question) in ports.split()]
-            assert allowed, f"the row means nobody: {source} → {destination}"
+            assert allowed, f"the row has no pods: {source} → {destination}"
             assert ports == "any" or {_port(question) for question in allowed} == set(ports.split())
             found.update(allowed)
     return found
@@ -54,11 +54,11 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[Question, Answer]:
     return dict(zip(questions(), ask(policies(), questions(), tmp_path_factory.mktemp("cyclonus")), strict=True))
 
 
-def test_what_is_allowed_is_what_is_written_down(answers: dict[Question, Answer]) -> None:
+def test_the_allowed_connections_are_the_documented_ones(answers: dict[Question, Answer]) -> None:
     assert said(one for one, answer in answers.items() if answer.allowed) == said(written_down())
 
 
-def test_between_our_pods_either_side_alone_refuses_what_is_not_allowed(answers: dict[Question, Answer]) -> None:
+def test_either_side_alone_refuses_other_connections_between_our_pods(answers: dict[Question, Answer]) -> None:
     """If you delete one policy, that opens nothing between two environments."""
     half_open = [
         one
@@ -68,7 +68,7 @@ def test_between_our_pods_either_side_alone_refuses_what_is_not_allowed(answers:
     assert said(half_open) == []
 
 
-def test_everybody_was_asked_about_every_port(answers: dict[Question, Answer]) -> None:
+def test_every_pair_of_pods_was_evaluated_for_every_port(answers: dict[Question, Answer]) -> None:
     ours = [place for place in places() if place.environment]
     assert {(place.environment, place.name) for place in ours} == {
         (environment, name)
@@ -95,14 +95,12 @@ def test_without_any_one_of_the_policies_the_matrix_is_another(tmp_path: Path) -
     assert len(of_prod) == len(policies()) / 2
     for number, policy in enumerate(of_prod):
         rest = [other for other in policies() if other != policy]
-        assert allowed_with(rest, asked, tmp_path / str(number)) != written_down() & {*asked}, policy["metadata"][
-            "name"
-        ]
+        assert allowed_with(rest, asked, tmp_path / str(number)) != written_down() & {*asked}, policy
 
 
 @pytest.mark.parametrize("direction", ["Ingress", "Egress"])
 def test_one_policy_that_opens_a_server_is_seen(direction: str, tmp_path: Path) -> None:
-    """And it opens nothing between our pods, as the other side refuses still."""
+    """It opens nothing between our pods, because the other side still refuses."""
     meta = {"name": "hole", "namespace": "inference-dev"}
     spec = {"podSelector": {}, "policyTypes": [direction], direction.lower(): [{}]}
     hole = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": meta, "spec": spec}
@@ -111,7 +109,7 @@ def test_one_policy_that_opens_a_server_is_seen(direction: str, tmp_path: Path) 
     assert all(not (one.source.environment and one.destination.environment) for one in found)
 
 
-def test_a_proxy_of_dev_that_says_it_is_prods_reaches_nobody_in_prod(tmp_path: Path) -> None:
+def test_a_dev_proxy_with_prods_labels_reaches_no_pod_in_prod(tmp_path: Path) -> None:
     """Selectors of pods hold within their namespace: a label alone opens nothing."""
     changed = []
     for one in questions():

@@ -1,4 +1,4 @@
-"""Dev and prod of the reference in one cluster, what lives around them, and every question that can be asked."""
+"""Dev and prod of the reference in one cluster, their neighbours, and every connection between them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ class Place:
     labels: dict[str, str] = field(default_factory=dict, hash=False)
     namespace_labels: dict[str, str] = field(default_factory=dict, hash=False)
     ip: str = "10.0.0.1"
-    ports: tuple[Port, ...] = ()  # On which it is asked about.
+    ports: tuple[Port, ...] = ()  # The ports of connections to it.
 
     def peer(self) -> Object:
         pod = {"Namespace": self.namespace, "NamespaceLabels": self.namespace_labels, "PodLabels": self.labels}
@@ -87,7 +87,7 @@ def places() -> list[Place]:
 
 @cache
 def questions() -> list[Question]:
-    """Every pair of places, of which one is ours, with every port; a place and itself are two replicas of it."""
+    """Every pair of places, of which one is ours, with every port. A place and itself are two replicas of it."""
     return [
         Question(source, destination, port)
         for source in places()

@@ -53,7 +53,7 @@ def test_it_becomes_ready_with_the_tables_of_the_components_and_writes_nothing(e
     assert container_status(environment.pod(pod), "proxy")["restartCount"] == 0
 
 
-def test_it_passes_calls_of_those_with_a_key_to_the_pool_and_refuses_all_others(environment: Environment) -> None:
+def test_the_proxy_forwards_calls_with_a_key_and_refuses_all_others(environment: Environment) -> None:
     """Its log has lines of JSON, and contains no key."""
     key = f"x-api-key: {environment.key}"
     status, _, body = request(environment, INFER, key, method="POST")

@@ -70,7 +70,7 @@ def test_a_policy_that_crashes_is_started_again_and_its_triton_goes_on(environme
 
 
 @pytest.mark.thorough
-def test_what_hangs_is_taken_out_of_the_names_and_started_again_after_its_grace_period(
+def test_a_hung_container_leaves_the_names_and_restarts_after_its_grace_period(
     environment: Environment,
 ) -> None:
     """A Triton server that neither responds nor exits on SIGTERM, and a policy that does not respond."""

@@ -30,7 +30,7 @@ def python(kept: Environment, kind: str, program: str) -> str:
 
 
 @KINDS
-def test_what_the_policy_writes_triton_reads_and_cannot_change(environment: Environment, kind: str) -> None:
+def test_triton_reads_the_policys_files_and_cannot_change_them(environment: Environment, kind: str) -> None:
     """The repository's directory exists before Triton starts. A separate volume belonged to root before."""
     python(environment, kind, f"open({FILE!r}, 'w').write('near')")
     assert environment.run(pod_of(kind), "triton", "cat", FILE) == "near"

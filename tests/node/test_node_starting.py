@@ -64,7 +64,7 @@ def test_containers_run_unprivileged_and_without_capabilities(environment: Envir
         assert TOKENS.get(container["name"], "No such file") in mounted
 
 
-def test_containers_write_where_they_are_meant_to_and_nowhere_else(environment: Environment) -> None:
+def test_containers_can_write_only_to_their_writable_volumes(environment: Environment) -> None:
     for pod, container in all_containers(environment):
         mounts = container["volumeMounts"]
         places = {mount["mountPath"]: not mount.get("readOnly", False) for mount in mounts} | {"/": False}

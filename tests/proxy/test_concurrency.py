@@ -15,7 +15,7 @@ class Waiting:
         self.is_admitted.set()
 
 
-def test_what_a_replica_may_go_on_with_is_kept_from_its_caller_only_and_not_for_long(
+def test_a_slot_that_a_replica_can_still_use_is_withheld_from_its_caller_only_and_briefly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(concurrency, "CUT_SECONDS", 0.05)
@@ -68,7 +68,7 @@ def test_a_step_that_fails_keeps_no_other_from_its_turn() -> None:
     assert asyncio.run(run()) == ["done"]
 
 
-def test_two_loops_read_into_rooms_of_their_own() -> None:
+def test_two_loops_read_into_separate_buffers() -> None:
     """Otherwise one could overwrite the other's data, because it reads while Python does something else."""
     with ThreadPoolExecutor(1) as other:
         theirs = other.submit(room).result()

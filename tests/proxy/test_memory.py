@@ -25,7 +25,7 @@ def guest() -> AccountedConnection:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2000)), max_size=60))
-def test_what_is_held_is_never_more_than_there_is_and_is_given_back_whole(changes: list[tuple[int, int]]) -> None:
+def test_held_memory_never_exceeds_the_limit_and_is_released_completely(changes: list[tuple[int, int]]) -> None:
     budget, callers = Budget(5000), [Caller() for _ in range(3)]
     bookings = [Reservation(budget, callers[number % 3]) for number in range(6)]
     for number, size in changes:

@@ -103,7 +103,7 @@ def test_no_trick_and_no_control_is_understood(path: str) -> None:
 @given(st.binary(max_size=80) | st.text("/v2modelsrepositryindx%.;012\\\r\n\0abcABC", max_size=60).map(str.encode))
 @example(b"")
 @example(b"/v2/models/m/infer\r\nX: y")
-def test_whatever_is_understood_goes_on_as_plain_names(url: bytes) -> None:
+def test_every_accepted_path_is_forwarded_as_plain_names(url: bytes) -> None:
     target = parse_path(url)
     if target is not None:
         sent = kinds.KINDS["triton"].path(target, target.version)

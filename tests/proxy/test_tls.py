@@ -153,7 +153,7 @@ def test_little_is_read_in_each_turn_of_a_connection_whose_records_bring_no_data
         room_after(27 + 23)
 
 
-async def test_what_tls_keeps_of_answers_and_of_what_comes_counts(tmp_path: Path) -> None:
+async def test_buffers_of_tls_count_in_both_directions(tmp_path: Path) -> None:
     async with over_tls(tmp_path) as (here, trusted):
         caller = await connected(here, trusted, 4096)
         caller.writer.transport.pause_reading()  # type: ignore[attr-defined]  # it is read from too
@@ -211,7 +211,7 @@ async def test_a_connection_that_is_reset_at_once_leaves_nothing(tmp_path: Path)
         caller.writer.transport.abort()
 
 
-async def test_a_call_that_finds_no_room_is_gone_as_soon_as_its_caller_is(tmp_path: Path) -> None:
+async def test_a_call_without_memory_ends_with_its_caller(tmp_path: Path) -> None:
     async with over_tls(tmp_path) as (here, trusted):
         budget = here.proxy.shared.memory.callers
         budget.held += budget.limit  # others'

@@ -1,4 +1,4 @@
-"""The environment is made once, is whole or not there, and says why when it cannot be made."""
+"""The environment is created once and completely. An error has the reason."""
 
 import subprocess
 import sys
@@ -41,7 +41,7 @@ def test_two_runs_at_once_make_one_environment(nothing: Path, tmp_path: Path) ->
 
 
 @pytest.mark.thorough
-def test_what_a_killed_run_left_is_made_anew(nothing: Path, tmp_path: Path) -> None:
+def test_an_environment_of_a_killed_run_is_created_again(nothing: Path, tmp_path: Path) -> None:
     venv = tmp_path / "venv/a"
     (venv / "bin").mkdir(parents=True)
     (venv / "bin/python").write_text("half written")
@@ -60,7 +60,9 @@ def test_a_requirement_that_cannot_be_had_is_one_message_and_no_environment(tmp_
     assert not (tmp_path / "venv/a/complete").exists()
 
 
-def test_other_requirements_have_another_folder(nothing: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_other_requirements_have_another_directory(
+    nothing: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path))
     before = folder(nothing)
     nothing.write_text("six==1.16.0\n")

@@ -31,14 +31,14 @@ COMMANDS = {
         "python -c 'import pandas; from tidegate.life.deploy import deploy; from tidegate.registry import Registry'",
     ],
 }
-"""What runs then, of each page, in a folder with a `model.py`."""
+"""The commands that then run, by page, in a directory with a `model.py`."""
 EXTRAS = {
     "pandas": "import pandas",
     "s3": "import boto3",
     "signing": "import model_signing.signing, model_signing.verifying",
     "sklearn": "import pandas, skl2onnx, onnxruntime",
 }
-"""What can be imported once the client's extra is installed as its messages say, and with those before it cannot."""
+"""Imports that work after the installation of the client's extra, but not with the extras before it."""
 MODEL = "class TritonPythonModel:\n    def execute(self, requests):\n        return []\n"
 
 
@@ -60,13 +60,13 @@ def packages(page: str) -> set[str]:
 
 
 def empty(tmp_path: Path) -> Callable[..., None]:
-    """Make an empty environment beside a copy of the packages; return what runs a command there, in some folder."""
+    """Create an empty environment next to a copy of the packages. Return a function that runs a command in it."""
     venv.create(tmp_path / "venv", with_pip=True)
     commands = tmp_path / "venv" / "bin"
     (tmp_path / "model.py").write_text(MODEL)
     ours = ("PYTHON", "TIDEGATE", "MLFLOW", "DOMINO", "VIRTUAL_ENV")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    environment["PIP_NO_COMPILE"] = "1"  # What is run is compiled, and no more.
+    environment["PIP_NO_COMPILE"] = "1"  # Python compiles only the modules that run.
     environment["PATH"] = f"{commands}{os.pathsep}{environment['PATH']}"
 
     def run(folder: Path, *words: str) -> None:
@@ -87,7 +87,7 @@ def every_package() -> set[str]:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("page", COMMANDS)
-def test_a_package_runs_where_nothing_but_its_documented_line_was_installed(page: str, tmp_path: Path) -> None:
+def test_a_package_runs_after_its_documented_line_alone(page: str, tmp_path: Path) -> None:
     run = empty(tmp_path)
     run(tmp_path / "checkout", "pip", "install", "--quiet", "--disable-pip-version-check", *documented(page))
     for command in COMMANDS[page]:
@@ -95,7 +95,7 @@ def test_a_package_runs_where_nothing_but_its_documented_line_was_installed(page
 
 
 @pytest.mark.thorough
-def test_an_extra_brings_what_it_is_for(tmp_path: Path) -> None:
+def test_an_extra_installs_its_feature(tmp_path: Path) -> None:
     run = empty(tmp_path)
     quiet = "--quiet", "--disable-pip-version-check"
     run(tmp_path / "checkout", "pip", "install", *quiet, "./client")
@@ -107,7 +107,7 @@ def test_an_extra_brings_what_it_is_for(tmp_path: Path) -> None:
         run(tmp_path, "python", "-c", needs)
 
 
-def test_every_page_says_the_same_of_how_the_client_is_installed() -> None:
+def test_every_page_installs_the_client_in_the_same_way() -> None:
     assert documented("docs/models.md") == documented("client/README.md")
 
 

@@ -94,7 +94,7 @@ def both_in_lab(edit: Edit) -> None:
         ("kind-lab --stack prod-east", "stack prod-east does not live in kind-lab, but in east"),
     ],
 )
-def test_a_cluster_or_a_stack_that_is_not_there_is_refused(up_in: Call, engine: Engine, where: str, says: str) -> None:
+def test_an_unknown_cluster_or_stack_is_refused(up_in: Call, engine: Engine, where: str, says: str) -> None:
     ended = up_in(*where.split())
     assert (ended.code, engine.calls) == (2, [])
     assert says in ended.err
@@ -121,7 +121,7 @@ def test_only_local_environments_may_run_images_without_a_digest(
         (KeyboardInterrupt(), 130, "stopped; stack dev-lab may be partly up. Run the same command again\n"),
     ],
 )
-def test_a_stack_that_fails_or_is_stopped_ends_the_run_and_says_what_stands_where(
+def test_a_failed_or_stopped_stack_ends_the_run_with_a_report_of_each_stack(
     up_in: Call, engine: Engine, stop: BaseException | None, code: int, says: str
 ) -> None:
     engine.ends, engine.stands = stop, ("prod-lab",)
@@ -157,7 +157,7 @@ def test_pulumi_is_the_first_choice_and_helm_the_second(monkeypatch: Patch, tmp_
         engines.find_engine("pulumi")
 
 
-def test_without_an_engine_it_says_how_to_get_one_and_the_exit_code_is_its_own(
+def test_a_missing_engine_is_reported_with_a_remedy_and_a_separate_exit_code(
     up_in: Call, pinned: Path, monkeypatch: Patch
 ) -> None:
     def none(program: Program) -> tools.Found:
@@ -181,7 +181,7 @@ def test_a_mandatory_guardrail_stops_everything_before_an_engine_runs(up_in: Cal
     assert "nothing was changed" in ended.err
 
 
-def test_production_is_not_taken_down_by_the_way(down: Call, pinned: Path, engine: Engine, edit: Edit) -> None:
+def test_production_is_not_taken_down_without_its_name(down: Call, pinned: Path, engine: Engine, edit: Edit) -> None:
     edit("  - name: prod\n", "  - name: prod\n    production: true\n")
     ended = down("--cluster", "east", "--engine", "helm", code=2)
     assert engine.calls == []
@@ -189,7 +189,7 @@ def test_production_is_not_taken_down_by_the_way(down: Call, pinned: Path, engin
 
 
 @pytest.mark.parametrize("command", ["up", "down", "rollout"])
-def test_an_engine_that_there_is_not_is_refused_everywhere_in_the_same_words(call: Call, command: str) -> None:
+def test_every_command_refuses_an_unknown_engine_with_the_same_message(call: Call, command: str) -> None:
     assert "'foo' is not one of 'pulumi', 'helm'" in call(command, "--engine", "foo", code=2).err
 
 

@@ -90,7 +90,7 @@ def row(text: str, plane: str) -> str:
 # ---- forward ----
 
 
-def test_every_plane_is_brought_up_and_the_report_says_so(roll: Call, doubles: Doubles, folder: Path) -> None:
+def test_every_plane_is_applied_and_the_report_lists_it(roll: Call, doubles: Doubles, folder: Path) -> None:
     ended = roll(code=0)
     assert doubles.order[0] == "east"
     assert set(doubles.order[1:]) == {"west", "north"}
@@ -100,7 +100,9 @@ def test_every_plane_is_brought_up_and_the_report_says_so(roll: Call, doubles: D
     assert Journal(folder / "0001").record.outcome == "succeeded"
 
 
-def test_a_failure_stops_it_with_what_stands_where_and_how_to_go_on(roll: Call, doubles: Doubles, planes: Path) -> None:
+def test_a_failure_stops_a_rollout_with_the_state_of_each_plane_and_the_next_command(
+    roll: Call, doubles: Doubles, planes: Path
+) -> None:
     doubles.fails.add("west")
     ended = roll(code=1)
     assert "FAILED" in row(ended.out, "west")
@@ -109,7 +111,7 @@ def test_a_failure_stops_it_with_what_stands_where_and_how_to_go_on(roll: Call, 
     assert f"  tidegate rollout {planes} --environment prod --resume " in ended.err
 
 
-def test_an_engine_that_takes_too_long_is_a_failure_with_what_the_plane_lacks(
+def test_an_engine_timeout_is_a_failure_with_the_planes_missing_objects(
     roll: Call, doubles: Doubles, monkeypatch: Patch
 ) -> None:
     def hang(*_: object) -> None:
@@ -158,7 +160,7 @@ POOL = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "sm
     ],
     ids=["nothing", "the API server", "the engine", "immutable"],
 )  # fmt: skip
-def test_a_dry_run_of_what_would_be_refused_ends_as_the_rollout_would_and_says_why(
+def test_a_dry_run_of_a_refused_rollout_has_its_exit_code_and_reason(
     roll: Call, doubles: Doubles, monkeypatch: Patch, live: Live, refuses: str, says: str
 ) -> None:
     def check(_: object, __: object, rendered: Rendered) -> None:
@@ -186,7 +188,7 @@ def test_a_dry_run_of_what_would_be_refused_ends_as_the_rollout_would_and_says_w
         (("--environment", "../prod"), "There is no environment ../prod"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_with_exit_code_two(
+def test_contradictory_options_are_refused_with_exit_code_two(
     roll: Call, doubles: Doubles, tmp_path: Path, arguments: tuple[str, ...], says: str
 ) -> None:
     assert says in roll(*arguments, code=2).err
@@ -266,7 +268,7 @@ def twice(roll: Call, doubles: Doubles, edit: Edit) -> Call:
 @pytest.mark.parametrize(
     ("fails", "sick", "touched"), [("", "", "west north east"), ("north", "", "west north east"), ("", "east", "east")]
 )
-def test_back_brings_every_plane_that_was_touched_to_what_was_good_before_and_only_once(
+def test_back_returns_every_changed_plane_to_its_last_good_state_and_only_once(
     roll: Call, twice: Call, doubles: Doubles, fails: str, sick: str, touched: str
 ) -> None:
     assert twice(fails, sick).code == (1 if fails or sick else 0)
@@ -283,7 +285,7 @@ def test_back_brings_every_plane_that_was_touched_to_what_was_good_before_and_on
     )
 
 
-def test_guardrails_stop_what_goes_on_and_never_what_goes_back(
+def test_guardrails_stop_a_rollout_but_never_its_reversal(
     roll: Call, twice: Call, doubles: Doubles, monkeypatch: Patch
 ) -> None:
     twice("north")
@@ -297,7 +299,7 @@ def test_guardrails_stop_what_goes_on_and_never_what_goes_back(
     assert roll("--back").code == 0
 
 
-def test_planes_that_never_succeeded_before_stay_and_the_report_says_so(
+def test_planes_without_an_earlier_success_stay_and_the_report_lists_them(
     roll: Call, doubles: Doubles, edit: Edit
 ) -> None:
     doubles.fails.add("east")

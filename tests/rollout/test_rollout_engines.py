@@ -154,7 +154,7 @@ HERE = made("Namespace", "tidegate-dev", managedFields=by("pulumi-kubernetes", "
     ],
     ids=["of this cluster", "of this cluster by another context", "of another cluster", "of another", "elsewhere here"],
 )
-def test_pulumi_takes_down_what_is_in_the_named_cluster_and_leaves_what_is_a_helm_releases(
+def test_pulumi_removes_its_stacks_from_the_named_cluster_and_leaves_helms(
     stack: Stack, definition: Path, destroyed: list[str], monkeypatch: Patch, context: str, listed: Object,
     destroyed_: list[str],
 ) -> None:  # fmt: skip
@@ -237,7 +237,7 @@ def test_helm_moves_no_stack_that_runs_to_another_namespace(definition: Path, ed
         assert ownership.owner_in_other_namespace(another, stack) == ""
 
 
-def test_a_dry_run_refuses_what_pulumi_does_not_know_of_as_an_up_does(
+def test_a_dry_run_refuses_objects_unknown_to_pulumi_as_up_does(
     stack: Stack, rendered: Rendered, monkeypatch: Patch
 ) -> None:
     objects = [item for item in rendered.objects if item["kind"] in ("ConfigMap", "Namespace")]
@@ -254,7 +254,7 @@ def test_a_dry_run_refuses_what_pulumi_does_not_know_of_as_an_up_does(
     Pulumi(PulumiCli("pulumi", "3.260.0")).check(stack, some)
 
 
-def test_it_is_an_error_when_an_engine_succeeds_and_an_object_is_not_there(rendered: Rendered) -> None:
+def test_a_success_of_an_engine_with_a_missing_object_is_an_error(rendered: Rendered) -> None:
     objects = [item for item in rendered.objects if item["kind"] == "ConfigMap"]
     goes = {**objects[-1], "metadata": {**objects[-1]["metadata"], "deletionTimestamp": "now"}}
     for there in (objects[:-1], [*objects[:-1], goes]):
@@ -266,7 +266,7 @@ def test_it_is_an_error_when_an_engine_succeeds_and_an_object_is_not_there(rende
 
 
 @pytest.mark.parametrize("adopt", [False, True])
-def test_objects_of_another_helm_release_are_refused_whatever_they_are_labelled(stack: Stack, adopt: bool) -> None:
+def test_objects_of_another_helm_release_are_refused_under_any_label(stack: Stack, adopt: bool) -> None:
     objects = [made("ConfigMap", "ours"), made("Service", "theirs", annotations=THEIRS)]
     with pytest.raises(CommandError, match=r"belong to someone else: Service theirs\.") as caught:
         ownership.require_ours(objects, stack, "kind-lab", adopt=adopt)
@@ -382,7 +382,7 @@ def lacks(monkeypatch: Patch) -> list[list[str]]:
     return looks
 
 
-def test_what_stands_already_is_waited_for_until_it_is_ready(
+def test_existing_objects_are_awaited_until_they_are_ready(
     rendered: Rendered, lacks: list[list[str]], capsys: Capsys
 ) -> None:
     cluster: Any = FakeCluster()
@@ -395,7 +395,7 @@ def test_what_stands_already_is_waited_for_until_it_is_ready(
         watched.await_ready(cluster, rendered.objects, 0.05)
 
 
-def test_a_command_whose_lease_is_lost_is_killed_without_a_last_word(tmp_path: Path) -> None:
+def test_a_command_whose_lease_is_lost_is_killed_without_output(tmp_path: Path) -> None:
     cluster: Any = FakeCluster()
     ready, wrote = tmp_path / "ready", tmp_path / "wrote"
     script = (

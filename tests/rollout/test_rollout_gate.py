@@ -70,7 +70,7 @@ def test_it_waits_until_nothing_is_missing_and_stays_so_for_the_time_to_settle()
     assert "waiting: flapping" in shown
 
 
-def test_when_its_time_is_up_it_says_what_is_missing_and_what_the_cluster_warns_of() -> None:
+def test_at_its_timeout_the_gate_reports_missing_objects_and_warnings_of_the_cluster() -> None:
     with pytest.raises(CommandError) as raised:
         waited(settings(), [["StatefulSet small-main: 0 of 1 pods are available"]])
     assert "StatefulSet small-main: 0 of 1 pods are available" in str(raised.value)
@@ -184,7 +184,7 @@ def test_warnings_about_our_workloads_are_reported_and_others_are_not() -> None:
     ]
 
 
-def test_what_is_looked_at_follows_from_what_is_rendered(definition: Path) -> None:
+def test_the_checked_objects_are_the_rendered_ones(definition: Path) -> None:
     read = read_definition(definition)
     workloads = (("Deployment", "inference-proxy"), ("StatefulSet", "small-main"))
     assert health.target_of(render(read.stacks[1], read).objects) == Target("tidegate-prod", workloads, 80, False)
@@ -309,7 +309,7 @@ def test_alerts_that_fire_in_the_namespace_count_and_others_do_not(server: Serve
 
 
 @pytest.mark.parametrize("answer", ["", "[]", "nonsense", '{"data": {"alerts": [{}]}}', '{"data": {"alerts": [1]}}'])
-def test_an_answer_about_alerts_that_cannot_be_understood_is_none(server: Server, answer: str) -> None:
+def test_an_invalid_response_about_alerts_is_ignored(server: Server, answer: str) -> None:
     server.answers["/api/v1/alerts"] = 200, answer
     with pytest.raises(CommandError, match="the response of prometheus is not the expected JSON"):
         gate.firing(Alerts(kind="prometheus", url=server.url), NO_CLUSTER, "prod")

@@ -54,7 +54,7 @@ def test_a_stack_passes_from_standard_input_from_a_file_and_as_a_list(objects: O
 
 
 @pytest.mark.parametrize("settings", ['{"kind": "production"}', None, '{"kind": "home"}', '{"kind": "shared", "a": 1}'])
-def test_objects_that_break_a_mandatory_guardrail_are_refused_by_production_or_what_counts_as_it(
+def test_production_and_unknown_namespaces_refuse_objects_that_break_a_mandatory_guardrail(
     objects: Objects, settings: str | None
 ) -> None:
     result = guardrails(held_to(objects, settings))
@@ -76,7 +76,7 @@ def test_objects_that_break_a_mandatory_guardrail_are_refused_by_production_or_w
         ("{apiVersion: v1, kind: Namespace, metadata: {name: a}}", "contains no namespace of Tidegate"),
     ],
 )
-def test_what_is_no_stack_is_refused_with_a_reason(text: str | bytes, says: str) -> None:
+def test_input_without_objects_is_refused_with_a_reason(text: str | bytes, says: str) -> None:
     result = guardrails(text)
     assert (result.exit_code, result.stdout) == (2, "")
     assert says in result.stderr

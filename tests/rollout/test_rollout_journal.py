@@ -51,7 +51,7 @@ def made(history: History, definition: Path) -> Made:
 # ---- records ----
 
 
-def test_a_record_says_where_every_plane_stands_and_since_when(made: Made) -> None:
+def test_a_record_has_the_state_of_every_plane_and_its_time(made: Made) -> None:
     journal = made(passed="east", failed="west", ended="failed")
     record = json.loads((journal.folder / FILE).read_bytes())
     assert [*record["planes"]] == ["east", "west", "north"]
@@ -106,7 +106,7 @@ def test_a_rollout_keeps_the_texts_that_it_rolls_out(
     assert (journal.definition_file.parent / "images.lock").read_text("utf-8") == "images: []\n"
 
 
-def test_a_rollout_that_was_killed_while_it_began_is_none(made: Made, history: History) -> None:
+def test_a_rollout_killed_at_its_start_does_not_count(made: Made, history: History) -> None:
     made()
     half = history.folder / ".0002.new"
     (half / "definition").mkdir(parents=True)
@@ -163,7 +163,7 @@ def test_two_rollouts_of_one_environment_at_once_are_refused(history: History) -
         pass
 
 
-def test_what_a_killed_rollout_left_running_is_waited_for(history: History, tmp_path: Path) -> None:
+def test_engines_of_a_killed_rollout_are_awaited(history: History, tmp_path: Path) -> None:
     done = tmp_path / "done"
     command = [sys.executable, "-c", HOLD, str(history.folder), "orphan", str(done)]
     subprocess.run(command, env=ENVIRONMENT, check=True, timeout=60)

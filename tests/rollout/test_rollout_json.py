@@ -67,7 +67,7 @@ def test_a_broken_guardrail_is_at_the_line_of_its_environment(call: Call, defini
     assert definition.read_text("utf-8").splitlines()[line - 1] == "  - name: prod"
 
 
-def test_a_preview_has_what_changes_what_restarts_and_what_is_weaker(preview: Call, edit: Edit) -> None:
+def test_a_preview_has_changes_restarts_and_weaker_protection(preview: Call, edit: Edit) -> None:
     edit('proxy, tag: "1"', 'proxy, tag: "2"')
     edit("principals: [ci]", "principals: [ci, cd]")
     edit("  - {name: dev}", "  - {name: dev, promotion: {principals: [me]}}")

@@ -127,7 +127,7 @@ def test_a_watch_shows_once_why_it_sees_nothing(ask: str, monkeypatch: Patch, ca
     assert "events is forbidden" in watch.late()
 
 
-def test_warnings_of_runs_before_are_not_those_of_this_one(monkeypatch: Patch) -> None:
+def test_warnings_of_earlier_runs_are_not_repeated(monkeypatch: Patch) -> None:
     seen = {"StatefulSet a: FailedCreate: an hour ago": "12:00", "StatefulSet a: FailedCreate: exceeded quota": "12:00"}
     monkeypatch.setattr(watched, "target_of", lambda _: Target("ns", (), 80, False))
     monkeypatch.setattr(watched, "warnings", lambda *_: {**seen})

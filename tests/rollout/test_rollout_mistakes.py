@@ -17,7 +17,9 @@ ENDS = {"refused": 2, "guardrail": 1, "advisory": 0}
 
 
 @pytest.mark.parametrize("case", MISTAKES.values(), ids=[*MISTAKES])
-def test_a_mistake_is_refused_a_guardrail_or_an_advisory(case: dict[str, Any], call: Call, tmp_path: Path) -> None:
+def test_a_mistake_is_refused_or_breaks_a_guardrail_or_is_a_warning(
+    case: dict[str, Any], call: Call, tmp_path: Path
+) -> None:
     def check(**more: Any) -> Any:
         change = SOUND | case["change"] | more
         (tmp_path / "definition.yaml").write_text(edited_at(change), "utf-8")

@@ -71,7 +71,7 @@ Have = Callable[..., None]
 # ---- finding them ----
 
 
-def test_what_runs_where_no_stack_of_the_definition_lives_is_an_orphan(definition: Path, there: Have) -> None:
+def test_objects_outside_of_the_definitions_stacks_are_orphans(definition: Path, there: Have) -> None:
     there(*stack_in("tidegate-dev", "dev"), *OLD)
     (orphan,) = found(definition)
     assert (orphan.home.name, orphan.home.namespace, orphan.home.data_plane.context) == (
@@ -97,7 +97,7 @@ def test_what_runs_where_no_stack_of_the_definition_lives_is_an_orphan(definitio
         pytest.param(stack_in("tidegate-old", "No Name"), id="labelled with what is no environment's name"),
     ],
 )
-def test_what_is_none(definition: Path, there: Have, objects: list[Object]) -> None:
+def test_objects_that_are_no_orphans(definition: Path, there: Have, objects: list[Object]) -> None:
     there(*objects)
     assert found(definition) == []
 
@@ -108,9 +108,7 @@ def test_a_platform_sees_its_own_orphans_alone(definition: Path, there: Have, ed
     assert [each.home.name for each in found(definition)] == ["a-lab"]
 
 
-def test_a_cluster_that_no_data_plane_has_any_more_is_looked_at_where_the_kubeconfig_knows_it(
-    definition: Path, there: Have
-) -> None:
+def test_a_cluster_without_a_data_plane_is_searched_if_the_kubeconfig_has_it(definition: Path, there: Have) -> None:
     there(*stack_in("tidegate-prod", "prod", "west", "eks-old"))
     assert [each.home.name for each in found(definition, "eks-old")] == ["prod-west"]
     with pytest.raises(CommandError, match=r"has the context nope\. There are: kind-lab, east\.") as caught:
@@ -121,7 +119,7 @@ def test_a_cluster_that_no_data_plane_has_any_more_is_looked_at_where_the_kubeco
         found(definition, "eks-old")
 
 
-def test_what_a_stack_left_in_its_former_namespace_is_never_taken_for_the_stack(definition: Path, there: Have) -> None:
+def test_objects_in_a_stacks_former_namespace_are_never_mistaken_for_the_stack(definition: Path, there: Have) -> None:
     """Another stack has its name now, so the command contains the namespace."""
     there(*stack_in("before", "dev"))
     (orphan,) = found(definition)
@@ -131,7 +129,7 @@ def test_what_a_stack_left_in_its_former_namespace_is_never_taken_for_the_stack(
 
 
 @pytest.mark.parametrize("uids", [{"eks-old": "1", "east": "2"}, {"eks-old": "1", "east": "1"}, {"eks-old": "1"}])
-def test_what_a_stack_left_in_its_former_cluster_goes_by_its_name_there(
+def test_objects_in_a_stacks_former_cluster_are_removed_by_its_name_there(
     definition: Path, there: Have, uids: dict[str, str], engine: "Engine", call: Call
 ) -> None:
     """Unless the other context leads to the same cluster, or that is unknown: then it would be the stack itself."""

@@ -31,7 +31,7 @@ def test_a_foreign_file_with_the_same_path_is_refused_and_others_stay(rendered: 
 
 
 @pytest.mark.parametrize("place", ["file", "file/below"])
-def test_a_file_in_the_folders_place_is_refused(call: Call, definition: Path, tmp_path: Path, place: str) -> None:
+def test_a_file_instead_of_a_directory_is_refused(call: Call, definition: Path, tmp_path: Path, place: str) -> None:
     (tmp_path / "file").write_text("mine", "utf-8")
     assert str(tmp_path / "file") in call("render", definition, "--out", tmp_path / place, code=1).err
 

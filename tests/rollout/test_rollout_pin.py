@@ -67,7 +67,7 @@ def test_every_image_gets_the_digest_from_its_registry(
 @pytest.mark.parametrize(
     "lock", [f"images:\n  - {{image: registry.test/old:1, digest: sha256:{'1' * 64}}}\n", "images: [what"]
 )
-def test_whatever_stands_in_the_lock_file_does_not_stop_it(
+def test_any_content_of_the_lock_file_is_accepted(
     pin: Call, definition: Path, digests: dict[str, str], lock: str
 ) -> None:
     (definition.parent / "images.lock").write_text(lock, "utf-8")
@@ -135,7 +135,7 @@ def test_a_program_that_takes_too_long_is_ended_with_all_that_it_started(
     until("what it started has ended", lambda: gone(pids), 20)
 
 
-def test_without_crane_it_says_how_to_get_it(pin: Call, monkeypatch: Patch) -> None:
+def test_a_missing_crane_is_reported_with_a_remedy(pin: Call, monkeypatch: Patch) -> None:
     def none(_: Program) -> Path:
         raise tools.ToolError("crane cannot be built: install Go")
 

@@ -57,7 +57,7 @@ def test_shared_frontends_of_dynamo_need_its_kind_and_no_config_map_that_kuberne
     assert "CustomResourceDefinition" not in {need.kind for need in needs_of(others)}
 
 
-def test_what_stands_in_is_what_would_stop_an_up() -> None:
+def test_its_findings_are_those_that_stop_an_up() -> None:
     path = ROOT / "tests" / "definitions" / "everything.yaml"
     definition = read_definition(path)
     objects = render(definition.stacks[0], definition).objects

@@ -20,18 +20,14 @@ def test_nothing_would_change_after_a_rendering(preview: Call) -> None:
 
 
 @pytest.mark.parametrize("text", ["kind: [", "", "kind: Service\n"])
-def test_an_old_file_that_cannot_be_read_is_named_and_not_left_out_in_silence(
-    text: str, rendered: Path, preview: Call
-) -> None:
+def test_an_unreadable_old_file_is_named(text: str, rendered: Path, preview: Call) -> None:
     (stack, *_) = sorted(folder for folder in rendered.iterdir() if folder.is_dir())
     old = next(stack.glob("*configmap*.yaml"), None) or sorted(stack.glob("*.yaml"))[0]
     old.write_text(text)
     assert f"Not compared, because they contain no readable object: {stack.name}/{old.name}" in preview().err
 
 
-def test_what_would_change_is_shown_and_nothing_is_written(
-    rendered: Path, edit: Edit, tree: Tree, preview: Call
-) -> None:
+def test_changes_are_shown_and_nothing_is_written(rendered: Path, edit: Edit, tree: Tree, preview: Call) -> None:
     before = tree(rendered)
     edit("path: /prod", "path: /elsewhere")
     edit("replicas: 1}]", "replicas: 1}, {name: more, loading: {mode: preload}}]")
@@ -164,7 +160,7 @@ def test_code_of_another_revision_gets_no_secret_of_this_environment(
     assert not secrets & got
 
 
-def test_the_page_for_reviewers_says_at_a_glance_what_changes_and_what_restarts(repo: Repository) -> None:
+def test_the_page_for_reviewers_begins_with_changes_and_restarts(repo: Repository) -> None:
     repo.edit('proxy, tag: "1"', 'proxy, tag: "2"')
     repo.edit("path: /prod", "path: /elsewhere")
     repo.edit("principals: [ci]", "principals: [ci, notebooks]")
@@ -216,7 +212,7 @@ def test_a_path_that_is_no_utf_8_is_a_path_like_any_other(
 # ---- nothing to compare with, or nothing to preview ----
 
 
-def test_against_a_definition_that_was_wrong_or_is_missing_everything_is_new_and_it_says_so(repo: Repository) -> None:
+def test_against_an_invalid_or_missing_base_everything_is_new_with_the_reason(repo: Repository) -> None:
     shutil.copy(repo.definition, repo.folder / "definitions/new.yaml")
     ended = repo.against("HEAD", definition=repo.folder / "definitions/new.yaml")
     assert "HEAD does not contain definitions/new.yaml" in ended.err
@@ -238,7 +234,7 @@ def test_code_that_fails_is_a_failure_and_no_news(repo: Repository) -> None:
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, OSError("no space"), ZeroDivisionError])
-def test_a_preview_that_does_not_come_to_its_end_leaves_a_page_that_says_so(
+def test_an_interrupted_preview_leaves_a_page_that_reports_it(
     call: Call, definition: Path, page: Path, monkeypatch: Patch, stop: Exception
 ) -> None:
     def compared(*_: object) -> None:
@@ -254,7 +250,7 @@ def test_a_preview_that_does_not_come_to_its_end_leaves_a_page_that_says_so(
     assert "The preview started, but did not finish." in text
 
 
-def test_a_definition_that_is_wrong_now_ends_as_ever_and_reviewers_see_why(repo: Repository) -> None:
+def test_an_invalid_definition_has_its_usual_exit_code_and_reviewers_see_the_reason(repo: Repository) -> None:
     repo.edit("kind: nfs", "kind: <b>@you</b>")
     repo.against("HEAD", code=2)
     text = repo.text_of_page()
@@ -272,7 +268,9 @@ def test_an_unknown_revision_is_one_message_and_no_old_page_stays(repo: Reposito
     assert "git knows no revision" in repo.text_of_page()
 
 
-def test_outside_of_a_git_repository_it_says_so(call: Call, definition: Path, page: Path, monkeypatch: Patch) -> None:
+def test_outside_of_a_git_repository_the_preview_reports_that(
+    call: Call, definition: Path, page: Path, monkeypatch: Patch
+) -> None:
     assert "is not in a git repository" in call("preview", definition, "--base", "main", "--summary", page, code=1).err
     monkeypatch.setenv("PATH", "")
     assert "install git" in call("preview", definition, "--base", "main", "--summary", page).err
@@ -305,7 +303,7 @@ def test_a_mandatory_rule_that_breaks_fails_the_preview_after_it_was_written(rep
 # ---- against a cluster ----
 
 
-def test_what_the_cluster_would_refuse_stands_in_the_verdict_of_the_page(
+def test_objects_that_the_cluster_refuses_are_in_the_pages_verdict(
     call: Call, definition: Path, page: Path, monkeypatch: Patch
 ) -> None:
     live = Live(before=[], after=[], refused=("the quota is used up", "no kind ScaledObject"))

@@ -292,14 +292,14 @@ def test_a_pulumi_that_is_new_enough_is_found(stand_in: StandIn, version: str) -
     ],
     ids=range(6),
 )
-def test_a_pulumi_that_will_not_do_is_refused(stand_in: StandIn, monkeypatch: Patch, script: bytes, says: str) -> None:
+def test_an_unsuitable_pulumi_is_refused(stand_in: StandIn, monkeypatch: Patch, script: bytes, says: str) -> None:
     monkeypatch.setattr(pulumi_cli, "_SHORT_SECONDS", 2)
     stand_in(script)
     with pytest.raises(CommandError, match=re.escape(says)):
         pulumi_cli.find()
 
 
-def test_a_stack_is_not_given_another_definition_by_the_way(up: Up, tmp_path: Path) -> None:
+def test_a_stack_gets_another_definition_only_on_request(up: Up, tmp_path: Path) -> None:
     script = PULUMI.format(output="").replace("echo '[]'", """echo '[{"name": "o/dev-lab", "resourceCount": 53}]'""")
     there = """echo '{"tidegate:environment": {"value": "dev"}, "tidegate:dataPlane": {"value": "lab"}}'"""
     script = script.replace("echo '{}'", there).replace("printf", f"touch {tmp_path}/upped; printf")

@@ -59,7 +59,7 @@ def test_a_refusal_names_the_object_and_the_rule(error: str, explanation: str) -
     assert explanation in found
 
 
-def test_what_to_check_is_a_command_to_copy() -> None:
+def test_the_check_is_a_command_to_copy() -> None:
     text = explained(HELM + RBAC, "my context") or ""
     assert "kubectl --context 'my context' auth can-i patch services -n ns" in text
 
@@ -71,7 +71,7 @@ def test_an_unknown_error_is_shown_unchanged_but_escaped() -> None:
     assert len(in_words("x" * 10_000)) < 600
 
 
-def test_words_of_an_api_server_cannot_colour_or_clear_anybodys_terminal() -> None:
+def test_an_api_servers_text_cannot_colour_or_clear_a_terminal() -> None:
     text = explained('services "a" is forbidden: exceeded quota: t, requested: \x1b[2Jx=1', "one") or ""
     assert "\x1b" not in text
     assert re.search(r"requested: \\u001b\[2Jx=1", text)

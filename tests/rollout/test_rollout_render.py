@@ -9,9 +9,7 @@ from rollout.terminal import DEFAULTS, tidegate
 from .conftest import Call, Edit, Tree
 
 
-def test_every_object_is_one_file_that_says_where_it_is_from_in_the_order_to_apply_them_in(
-    rendered: Path, definition: Path
-) -> None:
+def test_every_object_is_one_file_with_its_source_in_the_order_to_apply(rendered: Path, definition: Path) -> None:
     for stack in ("dev-lab", "prod-east"):
         files = sorted((rendered / stack).iterdir())
         objects = [yaml.safe_load(file.read_text("utf-8")) for file in files]
@@ -30,7 +28,7 @@ def test_the_same_definition_gives_the_same_bytes(
     assert tree(tmp_path / "again") == tree(rendered)
 
 
-def test_it_ends_with_the_stacks_the_advisories_and_the_way_on(definition: Path, out: Path, up: Call) -> None:
+def test_its_output_ends_with_stacks_warnings_and_the_next_command(definition: Path, out: Path, up: Call) -> None:
     ended = up()
     for part in (
         "dev-lab: 25 objects\n",
@@ -51,7 +49,7 @@ def test_a_command_to_copy_leaves_out_defaults_and_quotes_the_rest() -> None:
     assert tidegate("check", Path("my file.yaml")) == "tidegate check 'my file.yaml'"
 
 
-def test_a_second_run_says_that_nothing_changed_and_touches_nothing(rendered: Path, up: Call) -> None:
+def test_a_second_run_reports_no_change_and_touches_nothing(rendered: Path, up: Call) -> None:
     before = {path: path.stat().st_mtime_ns for path in rendered.rglob("*")}
     assert up().out.endswith("\nNothing changed.\n")
     assert {path: path.stat().st_mtime_ns for path in rendered.rglob("*")} == before
@@ -77,9 +75,7 @@ def test_objects_and_stacks_that_vanish_are_removed(rendered: Path, edit: Edit, 
     assert sorted(path.name for path in rendered.iterdir()) == ["dev-lab"]
 
 
-def test_files_edited_by_hand_are_written_again_except_those_of_other_stacks(
-    rendered: Path, tree: Tree, up: Call
-) -> None:
+def test_edited_files_are_written_again_except_for_other_stacks(rendered: Path, tree: Tree, up: Call) -> None:
     before = tree(rendered)
     for file in ("dev-lab/13-statefulset-small-main.yaml", "prod-east/00-namespace-tidegate-prod.yaml"):
         (rendered / file).write_bytes(before[file] + b"kind: [broken")

@@ -148,9 +148,7 @@ def test_the_first_failure_ends_the_rollout_after_the_planes_that_are_at_work(
 
 
 @pytest.mark.parametrize("most", [1, 2])
-def test_asked_to_stop_inside_a_wave_wider_than_what_goes_side_by_side_it_begins_no_further_plane(
-    tmp_path: Path, most: int
-) -> None:
+def test_a_stop_inside_a_wide_wave_begins_no_further_plane(tmp_path: Path, most: int) -> None:
     stop = Stop()
     wide = (Step("canary", ["a"]), Step("wave 1", ["b", "c", "d", "e", "f"]))
     began: set[str] = set()
@@ -199,7 +197,7 @@ steps_of = st.lists(st.integers(1, 3), min_size=1, max_size=4).map(
 
 @examples(40)
 @given(steps=steps_of, failing=st.data())
-def test_from_whatever_a_killed_rollout_left_resume_reaches_the_same_end(
+def test_resume_reaches_the_same_end_after_any_kill(
     tmp_path_factory: pytest.TempPathFactory, steps: list[Step], failing: st.DataObject
 ) -> None:
     journal = begun(tmp_path_factory.mktemp("journal"), steps)

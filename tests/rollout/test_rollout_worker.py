@@ -112,7 +112,7 @@ def bring(task: Task, tmp_path: Path) -> Bring:
     return run
 
 
-def test_what_an_engine_says_is_shown_line_by_line_and_kept(bring: Bring, stand_in: Behave, tmp_path: Path) -> None:
+def test_an_engines_output_is_shown_line_by_line_and_kept(bring: Bring, stand_in: Behave, tmp_path: Path) -> None:
     stand_in("stands")
     assert bring()[:2] == ["creating things in east", "on standard error"]
     log = (tmp_path / "logs" / "east.log").read_text("utf-8")

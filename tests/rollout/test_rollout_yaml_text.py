@@ -21,14 +21,14 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(KEYS, VALUES, max_size=5))
-def test_what_is_written_is_read_back_as_it_was_by_parsers_of_both_yaml_versions(item: dict[str, Any]) -> None:
+def test_written_text_is_read_back_by_parsers_of_both_yaml_versions(item: dict[str, Any]) -> None:
     text = yaml_text(item)
     assert yaml.safe_load(text) == item
     if item:
         assert parse(text, "f.yaml").tree == item
 
 
-def test_what_other_parsers_take_for_numbers_or_truth_is_quoted() -> None:
+def test_texts_that_other_parsers_read_as_numbers_or_booleans_are_quoted() -> None:
     for text in ("y", "N", "1e3", "12e4567", "0o17", "1.5e3"):
         assert yaml_text({"a": text}) == f"a: '{text}'\n"
     same = {"x": [1]}

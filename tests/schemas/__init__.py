@@ -1,7 +1,7 @@
-"""Validates Kubernetes objects offline, field by field: what a strict API server would refuse is a violation here.
+"""Validates Kubernetes objects offline, field by field, as strictly as an API server.
 
-The real kubeconform asks strict schemas. A kind without a schema is a violation. What no schema can say is not checked:
-CEL rules, defaults, immutability, admission.
+The real kubeconform uses strict schemas. A kind without a schema is a violation. It does not check rules that no schema
+has: CEL rules, defaults, immutability, admission.
 """
 
 import json
@@ -30,7 +30,7 @@ def check(objects: Iterable[Object]) -> list[str]:
 
 
 def kubeconform(folder: Path) -> tuple[int, list[str]]:
-    """Run `kubeconform -strict` on the files in a folder; return how many objects it checked, and what is wrong.
+    """Run `kubeconform -strict` on the files in a directory. Return the number of checked objects, and the violations.
 
     Raises RuntimeError when kubeconform itself fails.
     """
@@ -57,7 +57,7 @@ def kubeconform(folder: Path) -> tuple[int, list[str]]:
 
 
 def _lines(found: Mapping[str, Any]) -> list[str]:
-    # Its list of errors stops at the first level; the message has all of them, on one line, with mere headings between.
+    # Its list of errors stops at the first level. The message has all of them on one line, with headings between.
     errors = re.findall(r"- at '([^']*)': (.*?)(?=\s+- at '|$)", found["msg"])
     lines = [f"{where or 'object'}: {error}" for where, error in errors if error != "validation failed"]
     return [f"{found['filename']}: {found['kind']} {found['name']}: {line}" for line in lines or [found["msg"]]]

@@ -15,7 +15,7 @@ DEFINITIONS = "_definitions.json"
 
 @cache
 def folder() -> Path:
-    """Return the folder with a schema file for every built-in kind, `ingress-networking-v1.json`; made once."""
+    """Return the folder with a schema file for every built-in kind, such as `ingress-networking-v1.json`."""
     version = metadata.version("kubernetes-validate")
     key = digest(version, KUBERNETES, Path(__file__).read_bytes())
     made = cache_root() / "schemas" / f"kubernetes-{KUBERNETES}-{version}-{key}"

@@ -1,8 +1,8 @@
 """Custom kinds: the CRDs of the pinned modules as strict JSON schemas.
 
-A CRD's own schema is open: the API server prunes what it does not name, or refuses it when asked to be strict. Here
-every object is closed as the API server's strict field validation closes it. Defaults are not filled in: where a CRD's
-condition leans on one, the object must write the value out.
+A CRD's own schema is open: the API server prunes unknown fields, or refuses them in strict mode. Here every object is
+closed as in strict mode. Defaults are not filled in: if a CRD's condition needs a default, the object must have the
+value.
 """
 
 import json
@@ -25,7 +25,7 @@ _LEFT_OUT = {"description", "title", "default", "example", "properties", "items"
 
 @cache
 def folder() -> Path:
-    """Return the folder with a schema file `<group>/<kind>_<version>.json` for every custom kind; made once."""
+    """Return the folder with a schema file `<group>/<kind>_<version>.json` for every custom kind."""
     files = tools.crd_files()
     key = digest(builtin.folder().name, Path(__file__).read_bytes(), *(file.read_bytes() for file in files))
     made = cache_root() / "schemas" / f"crds-{key}"
@@ -81,7 +81,7 @@ def strict(node: Schema) -> Schema:
         out["additionalProperties"] = False
     if node.get("x-kubernetes-int-or-string"):
         out["type"] = ["integer", "string"]
-    # OpenAPI 3.0 says "exclusive" by a flag beside the bound, JSON schema by a bound of its own.
+    # OpenAPI 3.0 has a flag for exclusive bounds, and JSON schema has separate bounds.
     for bound, flag in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if out.get(flag) is True:
             out[flag] = out.pop(bound)

@@ -54,7 +54,7 @@ def test_correct_objects_pass() -> None:
 
 
 def test_a_misspelt_field_is_caught_at_any_depth() -> None:
-    """And in the metadata, which every CRD leaves to Kubernetes; all of them at once."""
+    """Also in the metadata, which every CRD leaves to Kubernetes, and in one run."""
     cases = [(made(kind, spec=spec), path) for kind, spec, paths in OBJECTS for path in (*paths, "metadata.lables")]
     violations = schemas.check([misspelt(*case) for case in cases])
     assert len(violations) == len(cases)

@@ -21,13 +21,13 @@ def line(message: str, *words: object, said: dict[str, object] | None = None) ->
     return JsonLines().format(record)
 
 
-def test_a_line_holds_when_who_and_what_and_what_was_said_beside_it() -> None:
+def test_a_line_has_time_logger_event_and_fields() -> None:
     found = json.loads(line("%s is away", "é\n", said={"model": "a", "seconds": 0.5}))
     assert found.pop("time").endswith("+00:00")
     assert found == {"level": "warning", "logger": "a.logger", "message": "é\n is away", "model": "a", "seconds": 0.5}
 
 
-def test_a_log_record_is_one_line_whatever_its_text() -> None:
+def test_a_log_record_with_any_text_is_one_line() -> None:
     assert "\n" not in line("a\nb", said={"why": "c\nd", "path": object()})
 
 

@@ -30,7 +30,7 @@ TRACEBACK = f"""Traceback (most recent call last):
         ("unexpected shape [-1,3],\n  got [3]", "unexpected shape [-1,3], got [3]"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_left(said: str, told: str) -> None:
+def test_invalid_reasons_stay_unchanged(said: str, told: str) -> None:
     assert plain(said) == told
 
 

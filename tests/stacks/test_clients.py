@@ -47,7 +47,7 @@ def location(edits: dict[str, Any], environment: str = "prod", name: str = "east
     return found
 
 
-def test_the_reference_definition_tells_who_promotes_what_to_production() -> None:
+def test_the_reference_definition_lists_who_promotes_which_model_to_production() -> None:
     dev, prod = clients.environments(read_definition(ROOT / "stacks/inference.yaml")).environments
     assert (dev.name, dev.production, dev.promotion) == ("dev", False, Promotion())
     assert (prod.name, prod.production) == ("prod", True)
@@ -68,7 +68,7 @@ def test_the_reference_definition_tells_who_promotes_what_to_production() -> Non
         )
 
 
-def test_pools_tell_what_a_model_must_fit() -> None:
+def test_pools_list_the_memory_that_a_model_must_fit() -> None:
     cpu = {"kind": "cpu"}
     warm, cold = plane(told({"servers/main/pools/warm/placement": cpu}), "dev", "lab").servers[0].pools
     assert (warm.name, warm.loading, warm.gpu, warm.poll_seconds) == ("warm", "preload", False, 30)
@@ -128,13 +128,13 @@ def test_the_address_is_that_of_an_ingress_or_a_gateway_or_else_the_service(
         ({**S3, "mountOptions": ["allow-other", "prefix prod/"]}, "/prod"),
     ],
 )
-def test_a_volume_is_named_by_what_it_is(dataset: dict[str, Any], volume: str) -> None:
+def test_a_volume_is_named_by_its_content(dataset: dict[str, Any], volume: str) -> None:
     found = location({**ALONE, "datasets/models": dataset})
     assert volume in found.volume
     assert found.domino_dataset_id == dataset.get("domino", {}).get("datasetId")
 
 
-def test_a_repository_in_object_storage_is_told_by_its_address_its_writers_and_its_backends() -> None:
+def test_a_repository_in_object_storage_has_address_writers_and_backends() -> None:
     repository = {"url": "s3://models/prod", "writers": ["deployers"]}
     edits = {
         "environments/prod/servers": [{"name": "main", "repository": {"dataset": None, **repository}}],
@@ -148,7 +148,7 @@ def test_a_repository_in_object_storage_is_told_by_its_address_its_writers_and_i
 
 @settings(parent=examples(30), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(definition_trees())
-def test_clients_read_back_what_they_are_told_and_of_models_it_is_what_the_proxy_is_told(tree: Tree) -> None:
+def test_clients_read_back_their_file_and_its_models_are_the_proxys(tree: Tree) -> None:
     definition = read_tree(tree)
     environments = Environments.model_validate_json(clients.environments_text(definition))
     assert environments == clients.environments(definition)
@@ -172,7 +172,7 @@ def test_clients_read_back_what_they_are_told_and_of_models_it_is_what_the_proxy
             assert {(part.alias, part.footprint_bytes) for part in parts} == {(told.alias, told.footprint_bytes)}
 
 
-def test_buckets_behind_one_driver_are_told_apart_though_their_handles_are_not() -> None:
+def test_buckets_behind_one_driver_differ_despite_equal_handles() -> None:
     def of(bucket: str, *options: str) -> str:
         attributes = {"bucketName": bucket, "region": "eu"}
         dataset = {"kind": "csi", "driver": "s3.csi.aws.com", "volumeHandle": "any", "volumeAttributes": attributes}

@@ -33,7 +33,7 @@ def pool(**value: Any) -> Pool:
         (WHOLE_DRA, Device("gpu"), "whole GPU", 1, None),
     ],
 )
-def test_a_placement_asks_for_devices_of_one_kind_and_nine_tenths_of_their_memory_are_for_models(
+def test_a_placement_requests_devices_of_one_kind_with_nine_tenths_of_memory_for_models(
     placement: dict[str, Any], device: Device | None, words: str, count: int, memory: int | None
 ) -> None:
     placed = pool(placement=placement)
@@ -61,7 +61,7 @@ def test_the_inventory_counts_slices_shares_and_whole_gpus_of_all_nodes() -> Non
     }
 
 
-def test_a_slice_costs_its_part_of_a_gpu_a_share_its_part_and_the_dearest_of_several_groups_counts() -> None:
+def test_slices_and_shares_cost_their_part_of_a_gpu_and_the_most_expensive_group_counts() -> None:
     price = {"perHour": 7.0, "source": "A test.", "asOf": "2026-11-01"}
     nodes = {"nodes": 1, "perNode": 2, "product": A100}
     cut = {**nodes, "mig": {"slices": {"3g.40gb": 1, "2g.20gb": 1, "1g.10gb": 2}}}

@@ -28,7 +28,7 @@ def test_a_digest_is_found_by_repository_and_tag_and_without_a_file_nothing_is_p
 
 
 @given(st.lists(st.tuples(st.from_regex(r"[a-z0-9./]{1,20}:[A-Za-z0-9_.-]{1,20}", fullmatch=True), st.integers(0, 99))))
-def test_what_is_written_can_be_read_and_is_sorted(pins: list[tuple[str, int]]) -> None:
+def test_a_written_lock_can_be_read_and_is_sorted(pins: list[tuple[str, int]]) -> None:
     images = [PinnedImage.model_validate({"image": image, "digest": digest(number)}) for image, number in pins]
     text = lock_text(images)
     assert text.startswith("# ")
@@ -50,14 +50,16 @@ def test_what_is_written_can_be_read_and_is_sorted(pins: list[tuple[str, int]]) 
         ("# nothing\n", [], "empty"),
     ],
 )
-def test_a_wrong_lock_is_said_at_its_lines(tmp_path: Path, text: str, lines: list[int], what: str) -> None:
+def test_mistakes_of_a_lock_are_reported_with_their_lines(
+    tmp_path: Path, text: str, lines: list[int], what: str
+) -> None:
     found = refused(tmp_path, text)
     assert what in found[0].what
     assert "inference.yaml" not in found[0].do
     assert [problem.where.line for problem in found if isinstance(problem.where, Position)] == lines
 
 
-def test_a_definition_and_its_lock_are_both_told_what_is_wrong(tmp_path: Path) -> None:
+def test_mistakes_of_a_definition_and_its_lock_are_reported_together(tmp_path: Path) -> None:
     (tmp_path / "inference.yaml").write_text(BASE.replace("26.08-py3", "26.08"))
     (tmp_path / FILE_NAME).write_text("images: 1\n")
     with pytest.raises(DefinitionError) as caught:

@@ -157,7 +157,7 @@ def test_anchors_aliases_and_merge_keys_work() -> None:
 
 
 @pytest.mark.usefixtures("parser")
-def test_aliases_stand_where_they_are_written() -> None:
+def test_aliases_have_the_line_of_their_use() -> None:
     text = "x: &a {b: &c 1}\nz:\n  - *a\n  - *a\nk: {l: *c, m: [*c, *a]}\n"
     document = parse(text, "f.yaml")
     where: dict[tuple[str | int, ...], tuple[int, int]] = {
@@ -269,7 +269,7 @@ when: !!timestamp 2020-01-01
         ("%YAML 3.0\n---\na: 1\n", 1, "not valid YAML"),
     ],
 )
-def test_what_cannot_be_read_is_a_problem_where_it_is(text: str, line: int, words: str) -> None:
+def test_unreadable_text_is_a_problem_with_its_line(text: str, line: int, words: str) -> None:
     first = problems_of(text)[0]
     assert place(first)[0] == line
     assert words in str(first)
@@ -277,7 +277,7 @@ def test_what_cannot_be_read_is_a_problem_where_it_is(text: str, line: int, word
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# only a comment\n", "---\n", "~\n", "\ufeff"])
-def test_an_empty_definition_is_said_to_be_empty(text: str) -> None:
+def test_an_empty_definition_is_reported_as_empty(text: str) -> None:
     assert only_problem_of(text).what == "the file is empty"
 
 

@@ -49,7 +49,7 @@ REQUESTED = st.dictionaries(
 
 @examples(120)
 @given(gpus=GROUPS, requested=REQUESTED)
-def test_what_is_found_gives_all_that_is_requested_for(gpus: list[GpuNodes], requested: Requested) -> None:
+def test_a_found_layout_has_all_requested_slices(gpus: list[GpuNodes], requested: Requested) -> None:
     if found := layout(gpus, requested):
         group, cuts = found
         after = [each for each in gpus if each is not group]
@@ -62,7 +62,7 @@ def test_what_is_found_gives_all_that_is_requested_for(gpus: list[GpuNodes], req
 
 @examples(60)
 @given(REQUESTED, st.integers(1, 4))
-def test_nodes_that_are_whole_are_cut_whenever_the_slices_stand_on_them(requested: Requested, count: int) -> None:
+def test_whole_nodes_are_cut_if_slices_are_placed_on_them(requested: Requested, count: int) -> None:
     slices: Counter[str] = Counter()
     for (device, _), number in requested.items():
         slices.update({device.profile: number} if device.profile else {})

@@ -115,7 +115,7 @@ def test_merging_leaves_no_null_changes_neither_side_and_twice_is_once(
 
 
 @given(PLAIN, OVERLAYS, OVERLAYS)
-def test_every_leaf_of_a_merged_tree_stands_at_the_line_that_holds_its_value(
+def test_every_leaf_of_a_merged_tree_has_the_line_of_its_value(
     common: dict[str, Any], environment: dict[str, Any], plane: dict[str, Any]
 ) -> None:
     layers = {"common": common, "environment": environment, "plane": plane}

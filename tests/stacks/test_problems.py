@@ -11,7 +11,7 @@ from stacks.problems import DefinitionError, Position, Problem, escaped, listed,
 from .definition.examples import edited_at, problems
 
 
-def test_a_problem_says_where_and_what_first_and_then_why_and_what_to_do() -> None:
+def test_a_problem_has_its_place_then_the_mistake_the_reason_and_the_remedy() -> None:
     problem = Problem(Position("a.yaml", 3, 5), "servers[x].gpu", "unknown key", "Because.\nTwice.", "Do that.")
     assert str(problem) == "a.yaml:3:5: servers[x].gpu: unknown key\n    Because.\n    Twice.\n    Do that."
     assert str(Problem("a.yaml", "", "there is no such file")) == "a.yaml: there is no such file"
@@ -46,7 +46,7 @@ def test_values_are_shown_as_yaml_has_them_and_long_ones_are_shortened() -> None
     assert (listed(["a", "b"]), listed(map(str, range(100)), most=3)) == ("a, b", "0, 1, 2, …")
 
 
-def test_list_items_are_shown_by_name_where_they_have_one() -> None:
+def test_list_items_are_shown_by_name_if_they_have_one() -> None:
     tree = {"servers": [{"name": "ondemand", "pools": [{"gpu": 1}, {"name": "two words"}]}]}
     assert readable_path(tree, ("servers", 0, "pools", 0, "gpu")) == "servers[ondemand].pools[0].gpu"
     assert readable_path(tree, ("servers", 0, "pools", 1)) == "servers[ondemand].pools[1]"

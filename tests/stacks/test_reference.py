@@ -61,7 +61,7 @@ def test_the_generated_files_are_those_of_the_model() -> None:
     assert not reference.stale(), "run `make docs`"
 
 
-def test_writing_changes_what_is_stale_and_nothing_else(tmp_path: Path) -> None:
+def test_writing_changes_only_stale_files(tmp_path: Path) -> None:
     assert reference.write(tmp_path) == [reference.PAGE, reference.SCHEMA, reference.GUARDRAILS, reference.METRICS]
     (tmp_path / reference.SCHEMA).write_text("{}")
     assert [*reference.stale(tmp_path)] == reference.write(tmp_path) == [reference.SCHEMA]
@@ -145,7 +145,7 @@ def test_mistakes_of_overlays_are_refused_by_the_schema_and_by_make_check(path: 
         ((*EAST, "proxy"), {"exposure": {"path": "/inference"}, "autoscaling": {"max": 20}}),
     ],
 )
-def test_what_make_check_accepts_the_schema_accepts(path: PATH, value: Any) -> None:
+def test_the_schema_accepts_every_definition_that_check_accepts(path: PATH, value: Any) -> None:
     tree = edited(path, value)
     assert checks(tree)
     assert [f"{error.json_path}: {error.message}" for error in VALIDATOR.iter_errors(tree)] == []

@@ -42,7 +42,7 @@ def rendered(stack: Stack, definition: Definition) -> dict[tuple[str, str], Any]
 
 @settings(parent=examples(40), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(definition_trees())
-def test_no_object_of_any_definition_is_made_anew_for_a_name(tree: Tree) -> None:
+def test_a_rename_in_any_definition_re_creates_no_object(tree: Tree) -> None:
     before, after = read_tree(tree), read_tree(renamed(tree))
     for old, new in zip(before.stacks, after.stacks, strict=True):
         assert new.name == f"{old.environment.name}{NOW}-{old.data_plane.name}{NOW}"

@@ -121,7 +121,7 @@ DEFINITION = {"Namespace NAMESPACE.metadata.annotations.tidegate.dev/definition"
         ("prod/gate", DEFINITION),
     ],
 )
-def test_each_value_of_an_overlay_changes_what_it_says_and_nothing_else(path: str, changed: set[str]) -> None:
+def test_each_value_of_an_overlay_changes_only_its_key(path: str, changed: set[str]) -> None:
     tree, smaller = reference_tree(), reference_tree()
     edit(smaller, ["environments", *path.split("/")], GONE)
     name = path.partition("/")[0]
@@ -173,7 +173,7 @@ PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "19
         ("198.51.100.0/24", [], ()),
     ],
 )
-def test_a_wide_range_leaves_out_where_clusters_lie_and_the_metadata_addresses(
+def test_a_wide_range_excludes_cluster_networks_and_metadata_addresses(
     cidr: str, said: list[str], left_out: tuple[str, ...]
 ) -> None:
     reach = {"name": "identity", "by": ["proxy"], "cidr": cidr, "except": said}
@@ -181,7 +181,7 @@ def test_a_wide_range_leaves_out_where_clusters_lie_and_the_metadata_addresses(
     assert resolve(stack, ImagesLock()).network.reach[0].except_ == tuple(sorted(left_out))
 
 
-def test_a_data_planes_principal_service_is_asked_there_and_the_one_of_the_platform_elsewhere() -> None:
+def test_a_data_planes_principal_service_replaces_the_platforms_there_only() -> None:
     url = "https://identity.domino-edge.svc/principal"
     definition = valid(
         edited_at(
@@ -206,7 +206,7 @@ def test_a_data_planes_principal_service_is_asked_there_and_the_one_of_the_platf
     assert ways == {"dev-lab": True, "prod-east": False}
 
 
-def test_only_pods_that_mount_a_volume_of_gcs_fuse_ask_for_its_sidecar() -> None:
+def test_only_pods_that_mount_a_volume_of_gcs_fuse_request_its_sidecar() -> None:
     for driver, asked in (("gcsfuse.csi.storage.gke.io", "true"), ("s3.csi.aws.com", None)):
         dataset = {"name": "models", "kind": "csi", "driver": driver, "volumeHandle": "models"}
         definition = valid(edited_at({"datasets": [dataset], "environments/prod": GONE, "dataPlanes/east": GONE}))

@@ -29,7 +29,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("rule", "case"), each("refused", CASES))
-def test_a_broken_rule_is_said_where_it_is_broken(
+def test_a_broken_rule_is_reported_with_its_line(
     rule: str, case: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = edited_at(case["change"])
@@ -41,7 +41,9 @@ def test_a_broken_rule_is_said_where_it_is_broken(
 
 
 @pytest.mark.parametrize(("rule", "change"), each("accepted", CASES))
-def test_what_keeps_a_rule_is_let_through(rule: str, change: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_definition_that_follows_a_rule_passes(
+    rule: str, change: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert not said_by(RULES[rule], edited_at(change), monkeypatch)
 
 
@@ -79,5 +81,5 @@ def test_two_rules_about_one_subject_have_different_names() -> None:
         stack_rule("One name")(kept_twice)
 
 
-def test_nothing_is_said_about_the_base_definition() -> None:
+def test_the_base_definition_has_no_findings() -> None:
     assert problems(BASE) == []

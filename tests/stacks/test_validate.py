@@ -45,7 +45,7 @@ def test_a_stack_knows_its_namespace_and_the_models_of_a_pool() -> None:
 # ---- what is no definition at all ----
 
 
-def test_what_an_empty_definition_lacks_is_told_all_at_once() -> None:
+def test_all_missing_keys_of_an_empty_definition_are_reported_together() -> None:
     assert [problem.what for problem in problems("{}")] == [
         f'"{key}" is missing' for key in ("environments", "dataPlanes", "images", "servers")
     ]
@@ -53,7 +53,7 @@ def test_what_an_empty_definition_lacks_is_told_all_at_once() -> None:
 
 @examples(60)
 @given(st.text(max_size=60), st.integers(0, len(BASE)), st.integers(0, 40))
-def test_whatever_is_written_into_a_definition_only_problems_come_of_it(insert: str, at: int, gone: int) -> None:
+def test_any_content_of_a_definition_leads_only_to_problems(insert: str, at: int, gone: int) -> None:
     for problem in problems(BASE[:at] + insert + BASE[at + gone :]):
         assert len(str(problem)) < 5_000
 
@@ -70,7 +70,7 @@ def assert_places(edits: dict[str, Any], *places: str) -> list[Problem]:
     return found
 
 
-def test_every_mistake_of_a_file_is_said_in_one_run_in_the_order_of_the_file() -> None:
+def test_every_mistake_of_a_file_is_reported_in_one_run_in_its_order() -> None:
     found = assert_places(
         {
             "images/proxy/tag": 26.08,
@@ -130,7 +130,7 @@ def test_a_mistyped_key_that_is_to_take_something_away_is_refused(edits: dict[st
     assert "did you mean" in problem.do
 
 
-def test_a_rule_that_a_part_of_all_breaks_in_some_stacks_alone_says_in_which() -> None:
+def test_a_rule_that_a_common_part_breaks_in_some_stacks_names_them() -> None:
     """There it reads as if nothing were wrong."""
     everywhere = [*map(str, problems(edited_at({"models/churn/server": "nope"})))]
     assert everywhere
@@ -140,7 +140,7 @@ def test_a_rule_that_a_part_of_all_breaks_in_some_stacks_alone_says_in_which() -
     assert unknown.why == "Only in prod-east."
 
 
-def test_what_is_wrong_where_aliases_lead_to_is_said_once() -> None:
+def test_a_mistake_that_several_aliases_share_is_reported_once() -> None:
     text = edited_at({"dataPlanes/lab/gpus": "ANCHOR", "dataPlanes/east": {"environments": ["dev"], "gpus": "ALIAS"}})
     gpus = "&gpus [{product: NVIDIA-A100-SXM4-80GB, nodes: 1, perNode: 1, mig: {slices: {3g.40gb: 3}}}]"
     found = problems(text.replace("ANCHOR", gpus).replace("ALIAS", "*gpus"))

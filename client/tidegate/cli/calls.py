@@ -17,15 +17,13 @@ if TYPE_CHECKING:
 _SHOWN = 8  # values of an output in the table
 _LONGEST = 200  # characters of a text in the table
 Only = Annotated[Text, model_argument(help="Show only this model.")]
-Environment = Annotated[
-    Text, environment_option("--environment", "-e", help="The environment, such as dev. Default: all.")
-]
+Environment = Annotated[Text, environment_option("--environment", "-e", help="The environment. Default: all.")]
 Plane = Annotated[Text, Option(help="The data plane. Default: all.")]
-Proxy = Annotated[Text, Option(help="Address of an inference proxy, instead of an environment.")]
+Proxy = Annotated[Text, Option(help="A proxy's address, instead of an environment.")]
 
 
 def predict(
-    model: Annotated[str, model_argument(help="A model, or a model and a version: fraud, fraud@3.")],
+    model: Annotated[str, model_argument(help="A model: fraud, fraud@3 (version).")],
     data: Annotated[
         Text, Option("--data", "-d", help="Inputs: a .json, .npy, .npz or .csv file, or - for JSON from stdin.")
     ] = None,
@@ -35,7 +33,7 @@ def predict(
     ] = None,
     plane: Plane = None,
     proxy: Proxy = None,
-    server: Annotated[Text, Option(help="Inference server, if several serve a model of this name.")] = None,
+    server: Annotated[Text, Option(help="The server, if several have the model.")] = None,
     sticky: Annotated[Text, Option(help="Calls with the same word get the same version.")] = None,
     timeout: Annotated[float, Option(min=0.01, max=999999, help="Seconds to wait, including retries.")] = 60.0,
     json: Json = False,

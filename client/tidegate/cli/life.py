@@ -20,16 +20,12 @@ if TYPE_CHECKING:
     from ..registry import Record
 
 PASSWORD = "TIDEGATE_SIGNING_KEY_PASSWORD"
-Model = Annotated[
-    str, model_argument(help="A model, optionally with a version or an alias: fraud, fraud@3, fraud@champion.")
-]
+Model = Annotated[str, model_argument(help="A model: fraud, fraud@3 (version), fraud@champion (alias).")]
 Name = Annotated[str, model_argument(help="The model.")]
 OneModel = Annotated[str | None, model_argument(help="Only this model.")]
-Environment = Annotated[str, environment_argument(help="The environment, such as prod.")]
-Wait = Annotated[float, Option(min=0, help="Seconds to wait until the version is loaded.")]
-PublicKey = Annotated[
-    File, Option(envvar="TIDEGATE_PUBLIC_KEY", help="Accept only versions signed with the private key of this pair.")
-]
+Environment = Annotated[str, environment_argument(help="The environment.")]
+Wait = Annotated[float, Option(min=0, help="Seconds to wait for the load.")]
+PublicKey = Annotated[File, Option(envvar="TIDEGATE_PUBLIC_KEY", help="Accept only versions that this key verifies.")]
 
 
 @contextmanager
@@ -42,21 +38,17 @@ def _opened(wait: float = WAIT_SECONDS, public_key: Path | None = None) -> Itera
 
 
 def register(
-    entry: Annotated[
-        Path, Argument(help="Directory of the entry: config.pbtxt and one version directory, or a language model.")
-    ],
-    name: Annotated[Text, Option(help="Name of the model. Default: the directory's name.")] = None,
-    server: Annotated[Text, Option(help="Inference server that model endpoints name in their calls.")] = None,
-    golden: Annotated[
-        File, Option(help="JSON file with a golden request and its expected outputs. Every deployment must pass it.")
-    ] = None,
+    entry: Annotated[Path, Argument(help="The entry: config.pbtxt and one version directory, or a language model.")],
+    name: Annotated[Text, Option(help="Name of the model. Default: the directory's.")] = None,
+    server: Annotated[Text, Option(help="Server that model endpoints name in their calls.")] = None,
+    golden: Annotated[File, Option(help="A request with its outputs (JSON), which every deployment must pass.")] = None,
     key: Annotated[File, Option(help=f"Sign with this private key (PEM). Its password is in {PASSWORD}.")] = None,
     trusted: Trusted = False,
     json: Json = False,
 ) -> None:
     """Register an entry in MLflow as a new version, with digests. The same content always gives the same version.
 
-    The entry is the directory of a Triton model or of a language model, as for `tidegate model check`.
+    `tidegate model check` describes entries.
     """
     with _opened() as tidegate:
         from ..registry import SigningKey
@@ -77,7 +69,7 @@ def deploy(
     public_key: PublicKey = None,
     json: Json = False,
 ) -> None:
-    """Deploy a registered version to an environment such as dev. Callers reach it after it is verified and tested.
+    """Deploy a registered version to an environment such as dev. Callers reach it after verification and tests.
 
     A language model is published first. Until the definition names the version, the exit code is 8.
     """
@@ -87,12 +79,12 @@ def deploy(
 
 def promote(
     model: Model,
-    to: Annotated[str, environment_option(help="The environment, such as prod.")],
+    to: Annotated[str, environment_option(help="The environment.")],
     wait: Wait = WAIT_SECONDS,
     public_key: PublicKey = None,
     json: Json = False,
 ) -> None:
-    """Promote a version from one environment to the next, such as dev to prod, under the rules of the target.
+    """Promote a version to the next environment, under its rules.
 
     A language model is published first. Until the definition names the version, the exit code is 8.
     """
@@ -102,8 +94,8 @@ def promote(
 
 def rollback(
     model: Name,
-    environment: Annotated[str, environment_option("--in", help="The environment, such as prod.")],
-    version: Annotated[int | None, Option(help="The version to go back to. Default: the previous one.")] = None,
+    environment: Annotated[str, environment_option("--in", help="The environment.")],
+    version: Annotated[int | None, Option(help="The version. Default: the previous one.")] = None,
     wait: Wait = WAIT_SECONDS,
     public_key: PublicKey = None,
     json: Json = False,
@@ -118,12 +110,12 @@ def rollback(
 
 def undeploy(
     model: Name,
-    environment: Annotated[str, environment_option("--from", help="The environment, such as prod.")],
-    yes: Annotated[bool, Option("--yes", help="Confirm. Calls of the model then fail in this environment.")] = False,
-    wait: Annotated[float, Option(min=0, help="Seconds to wait until no server serves it.")] = WAIT_SECONDS,
+    environment: Annotated[str, environment_option("--from", help="The environment.")],
+    yes: Annotated[bool, Option("--yes", help="Confirm. Calls of the model then fail.")] = False,
+    wait: Annotated[float, Option(min=0, help="Seconds to wait.")] = WAIT_SECONDS,
     json: Json = False,
 ) -> None:
-    """Remove a model from an environment and wait until no server serves it. `tidegate rollback` restores it.
+    """Remove a model from an environment, and wait until no server has it. `tidegate rollback` restores it.
 
     Refuses language models and on-demand models in a bucket. Remove those from the definition instead.
     """
@@ -144,9 +136,9 @@ def verify(
     models: Annotated[list[str] | None, model_argument(help="Only these models.")] = None,
     json: Json = False,
 ) -> None:
-    """Compare what an environment's repositories hold with the registry, byte for byte.
+    """Compare an environment's repositories with the registry, byte for byte.
 
-    Exit code 7 if content differs from the registered one, 1 if there are other findings.
+    Exit code 7 if content differs, 1 for other findings.
     """
     with _opened() as tidegate:
         audit = tidegate.verify(environment, models or ())
@@ -167,9 +159,9 @@ def history(
     environment: Annotated[Text, environment_option("--in", help="Only this environment.")] = None,
     json: Json = False,
 ) -> None:
-    """Show who registered, deployed, promoted or rolled back which version, when and where.
+    """Show who registered, deployed, promoted or rolled back which version.
 
-    Includes attempts that failed, were interrupted or are in progress.
+    Includes failed, interrupted and running attempts.
     """
     with _opened() as tidegate:
         records = tidegate.history(model, environment)
@@ -191,7 +183,7 @@ def history(
 def prune(
     environment: Environment,
     model: OneModel = None,
-    yes: Annotated[bool, Option("--yes", help="Remove them. Without it they are only listed.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Remove them.")] = False,
     json: Json = False,
 ) -> None:
     """List versions that are not served and that no rollback needs. With --yes, remove them.

@@ -12,9 +12,7 @@ from .output import Json, Texts, Trusted, counted, exit_codes, print_json
 
 
 def check(
-    folders: Annotated[
-        list[Path], Argument(metavar="FOLDER...", help="Entries, or model repositories to check all entries of.")
-    ],
+    folders: Annotated[list[Path], Argument(metavar="FOLDER...", help="Entries, or model repositories.")],
     backend: Annotated[Texts, Option(help="A backend that Triton has. Can be repeated. Default: any.")] = None,
     gpus: Annotated[int | None, Option(min=0, help="GPUs of each Triton replica. Default: any number.")] = None,
     release: Annotated[str | None, Option(metavar="26.08", help="Triton's release, as in its image tag.")] = None,

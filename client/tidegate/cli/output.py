@@ -27,7 +27,7 @@ Text = str | None  # Types of options that can be omitted.
 Texts = list[str] | None
 File = Path | None
 Trusted = Annotated[bool, typer.Option("--trusted", help="Accept code in a language model's entry. Read it first.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def console(*, stderr: bool = False) -> Console:

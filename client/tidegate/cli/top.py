@@ -50,10 +50,10 @@ def top(
     plane: Plane = None,
     proxy: Proxy = None,
     every: Annotated[float, Option(min=0.5, max=3600, help="Seconds between two updates.")] = 2.0,
-    once: Annotated[bool, Option("--once", help="Print once and exit. The default without a terminal.")] = False,
+    once: Annotated[bool, Option("--once", help="Print once and exit, as without a terminal.")] = False,
     json: Json = False,
 ) -> None:
-    """Show what is in every slice, who uses it, what loads and what fails, until Ctrl-C. Loads nothing."""
+    """Show what is in every slice, who uses it, what loads and what fails. Loads nothing."""
     with exit_codes():
         from rich.console import Group
         from rich.live import Live

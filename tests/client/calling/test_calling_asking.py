@@ -181,7 +181,7 @@ def test_no_message_has_the_credential_and_a_missing_one_has_a_remedy(behind: ri
 
 
 @pytest.mark.parametrize("name", ["../x", "", "a/b", "a?b", "ä", ".", "-a", "a" * 128, "a\r\nb"])
-def test_names_that_climb_or_are_none_are_never_sent(behind: rig.Upstream, name: str) -> None:
+def test_names_with_paths_or_invalid_names_are_never_sent(behind: rig.Upstream, name: str) -> None:
     calls = client(behind)
     for call in (
         lambda: calls.metadata(name),

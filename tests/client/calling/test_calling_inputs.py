@@ -82,7 +82,7 @@ def test_columns_of_a_table_are_the_features_of_the_only_input() -> None:
         ({"X": 7}, Signature((TensorSpec("X", "INT32", (1,)),), (), 0, False), {"X": [7]}),
     ],
 )
-def test_what_is_given_becomes_tensors(value: Any, signature: Signature, inputs: dict[str, Any]) -> None:
+def test_python_values_become_tensors(value: Any, signature: Signature, inputs: dict[str, Any]) -> None:
     assert {name: array.tolist() for name, array in take(made(value), signature).inputs.items()} == inputs
 
 
@@ -101,7 +101,7 @@ def test_a_model_without_batches_gets_each_row_as_a_request() -> None:
     assert [each["X"].tolist() for each in requests(rows, WHOLE)] == [list(range(16)), list(range(16, 32))]
 
 
-def test_what_is_too_large_for_a_float_does_not_become_infinite() -> None:
+def test_a_number_too_large_for_a_float_does_not_become_infinite() -> None:
     assert take([1e38, float("inf"), 0], FEATURES).inputs["input__0"].tolist() == [[pytest.approx(1e38), numpy.inf, 0]]
     with pytest.raises(UsageError, match="cannot hold"):
         take([1e300, 0, 0], FEATURES)
@@ -165,7 +165,7 @@ tables = st.dictionaries(st.sampled_from(["A", "B", "X", "TEXT", "y"]), st.lists
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(whatever | arrays_of_any | tables | st.fixed_dictionaries({"A": whatever | arrays_of_any, "B": whatever}))
-def test_whatever_is_given_fits_or_is_refused(value: Any) -> None:
+def test_any_value_fits_or_is_refused(value: Any) -> None:
     for signature in (FEATURES, PAIR, WHOLE, WORDS, ANY):
         try:
             found = list(requests(take(value, signature), signature))
@@ -192,9 +192,7 @@ def test_whatever_is_given_fits_or_is_refused(value: Any) -> None:
         ({"age": [1, 2], "who": [None, "b"]}, "None", 0),
     ],
 )
-def test_a_refusal_names_the_input_the_value_its_row_and_what_the_model_takes(
-    given: dict[str, Any], value: str, row: int
-) -> None:
+def test_a_refusal_names_input_value_row_and_accepted_type(given: dict[str, Any], value: str, row: int) -> None:
     inputs = [
         {"name": "age", "data_type": "TYPE_INT64", "dims": [1]},
         {"name": "who", "data_type": "TYPE_STRING", "dims": [1]},

@@ -115,7 +115,7 @@ def test_a_configuration_is_found_once_it_is_one(behind: Upstream, triton: Trito
     assert called.predict({"X": [1]})["Y"].tolist() == [1]
 
 
-def test_versions_have_signatures_of_their_own(behind: Upstream, triton: Triton) -> None:
+def test_each_version_has_a_separate_signature(behind: Upstream, triton: Triton) -> None:
     called = model(behind, version=3, server="gpu")
     called.predict({"X": [1]})
     called.predict({"X": [1]}, {"version": 4})

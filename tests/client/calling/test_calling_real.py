@@ -55,7 +55,7 @@ def test_a_proxy_below_a_path_is_called_by_its_whole_address(exposed: Exposed, m
         ProxyClient(f"http://{exposed.address}").whoami()
 
 
-def test_a_host_and_a_port_are_spoken_to_in_tls_with_whom_the_authority_vouches_for(
+def test_a_host_and_port_are_called_over_tls_if_the_authority_trusts_them(
     real_triton: Triton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority, key = Authority(), new_key()

@@ -79,13 +79,13 @@ def test_tritons_own_errors_keep_their_words(status: int, kind: type[Exception])
     assert error.why == "unexpected shape for input"
 
 
-def test_what_is_neither_is_not_taken_for_a_proxy() -> None:
+def test_other_responses_are_not_mistaken_for_a_proxys() -> None:
     error = error_of(Reply(404, {"content-type": "text/html"}, b"<html>nginx"), "here")
     assert isinstance(error, errors.UnreachableError)
     assert "404" in error.why
 
 
-def test_only_what_failed_counts_against_the_proxy() -> None:
+def test_only_failures_count_against_the_proxy() -> None:
     failures = {kind for kind in ProblemType if is_failure(caught(Problem(kind, "x", 1.0)))}
     assert failures == {ProblemType.INTERNAL, ProblemType.UPSTREAM, ProblemType.DEADLINE}
     assert not is_failure(triton(500, {"error": "the model divides by zero"}))
@@ -93,7 +93,7 @@ def test_only_what_failed_counts_against_the_proxy() -> None:
 
 
 @given(st.integers(300, 599), st.binary(max_size=50) | st.text().map(lambda text: json.dumps({"error": text}).encode()))
-def test_whatever_is_answered_is_an_error_on_lines_of_our_own(status: int, body: bytes) -> None:
+def test_any_error_response_becomes_our_own_lines(status: int, body: bytes) -> None:
     for kind in (CONTENT_TYPE, "application/json", ""):
         error = error_of(Reply(status, {"content-type": kind}, body), "here")
         assert len(str(error).splitlines()) <= 3

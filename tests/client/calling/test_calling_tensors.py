@@ -62,7 +62,7 @@ def test_a_request_is_the_same_as_that_of_tritonclient(inputs: dict[str, Array])
 
 
 @given(numbers | texts, st.integers(0, 7))
-def test_an_answer_is_what_was_sent_however_its_bytes_are_aligned(array: Array, blanks: int) -> None:
+def test_a_response_is_read_unchanged_at_any_alignment(array: Array, blanks: int) -> None:
     found = unpack(answered(array, before=b" " * blanks), "here")
     assert (found.model, found.version) == ("m", "3")
     assert found.outputs["OUT"].dtype == array.dtype
@@ -95,7 +95,7 @@ def test_texts_of_numpy_are_texts_of_the_protocol() -> None:
 
 
 @pytest.mark.parametrize("array", [numpy.zeros(1, complex), numpy.zeros(1, "M8[s]")], ids=["complex", "time"])
-def test_what_no_model_takes_is_refused_by_name(array: Array) -> None:
+def test_types_that_no_model_accepts_are_refused_by_name(array: Array) -> None:
     with pytest.raises(UsageError, match="input IN"):
         pack({"IN": array})
 
@@ -144,7 +144,7 @@ def test_an_invalid_answer_is_an_error(name: str) -> None:
 
 
 @given(st.binary(max_size=60), st.text(max_size=3))
-def test_whatever_comes_is_an_answer_or_an_error(body: bytes, length: str) -> None:
+def test_any_response_is_a_prediction_or_an_error(body: bytes, length: str) -> None:
     with suppress(UnreachableError):
         unpack(Reply(200, {HEADER_LENGTH.lower(): length}, body), "here")
 

@@ -28,7 +28,7 @@ def test_no_retry_is_before_retry_after_or_after_the_deadline(retry_after: float
         assert retry_after >= seconds - 1e-9
 
 
-def test_those_who_were_sent_away_together_do_not_come_back_together(clock: Clock) -> None:
+def test_callers_refused_together_do_not_retry_together(clock: Clock) -> None:
     waits = set()
     for _ in range(20):
         before = clock.now
@@ -37,7 +37,7 @@ def test_those_who_were_sent_away_together_do_not_come_back_together(clock: Cloc
     assert len(waits) > 10
 
 
-def test_without_a_word_of_the_proxys_pauses_grow_up_to_two_seconds(clock: Clock) -> None:
+def test_pauses_without_retry_after_grow_up_to_two_seconds(clock: Clock) -> None:
     until, pauses = Deadline(1000), []
     for _ in range(10):
         before = clock.now

@@ -127,7 +127,7 @@ def test_the_version_is_the_environments_the_registered_or_a_number(
     ],
 )
 @pytest.mark.usefixtures("endpoint")
-def test_a_setting_that_is_none_is_named(triton_model: Any, name: str, value: str) -> None:
+def test_an_invalid_setting_is_named(triton_model: Any, name: str, value: str) -> None:
     with pytest.raises(UsageError, match=name):
         triton_model.make_model(CONTEXT, {name: value})
 

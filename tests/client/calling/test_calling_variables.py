@@ -50,7 +50,7 @@ def test_an_address_is_a_host_a_host_and_port_or_a_url(text: str, url: str) -> N
         "http:proxy",
     ],
 )
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"not an address|scheme"):
         proxy_url(text)
 
@@ -117,7 +117,7 @@ def test_in_a_domino_run_the_token_service_has_a_default_address() -> None:
 
 
 @pytest.mark.parametrize("name", ["TIDEGATE_API_KEY", "TIDEGATE_TOKEN", "DOMINO_USER_API_KEY"])
-def test_what_cannot_stand_in_a_header_is_refused_and_not_shown(name: str) -> None:
+def test_a_credential_that_no_header_can_hold_is_refused_and_not_shown(name: str) -> None:
     with pytest.raises(UsageError) as caught:
         find_credential({name: f"{SECRET}\r\nX-Evil: 1"})
     assert SECRET not in str(caught.value)
@@ -178,7 +178,7 @@ def test_while_domino_is_silent_the_old_token_serves(domino: Upstream, monkeypat
     ]
     + [(saying(f"<html> {SECRET}"), UsageError, "not a valid credential")],
 )
-def test_what_is_no_token_is_not_shown(domino: Upstream, behave: Behaviour, kind: type[Exception], text: str) -> None:
+def test_a_malformed_token_is_not_shown(domino: Upstream, behave: Behaviour, kind: type[Exception], text: str) -> None:
     domino.behave = behave
     with pytest.raises(kind, match=text) as caught:
         DominoToken(f"http://{domino.http}").header()
@@ -194,7 +194,7 @@ def test_nothing_that_is_printed_shows_a_secret(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("behave", [hang, drip(b"token" * 100, 0.1)], ids=["hangs", "drips"])
-def test_asking_domino_is_in_the_time_of_the_call(domino: Upstream, behave: Behaviour) -> None:
+def test_a_request_to_domino_counts_towards_the_calls_time(domino: Upstream, behave: Behaviour) -> None:
     domino.behave = behave
     with upstream() as proxy:
         client = ProxyClient(f"http://{proxy.http}", DominoToken(f"http://{domino.http}"))

@@ -127,7 +127,7 @@ def test_a_shell_completes_commands_and_options() -> None:
     assert "--max-batch-size" in completed("tidegate export --max")
 
 
-def test_without_the_platform_its_commands_print_what_to_install() -> None:
+def test_without_the_platform_its_commands_name_the_package_to_install() -> None:
     every = typer.main.get_command(whole).commands.keys()  # type: ignore[attr-defined]
     assert every - typer.main.get_command(app).commands.keys() == {*PLATFORM}  # type: ignore[attr-defined]
     done = python("-m", "tidegate", "up", "--cluster", "east")

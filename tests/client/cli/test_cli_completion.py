@@ -35,7 +35,7 @@ def completed(words: str, file: Path) -> list[str]:
     [("why ", ["churn", "draft", "fraud"]), ("why f", ["fraud"]), ("status --environment dev ", ["draft", "fraud"]),
      ("predict -e prod c", ["churn"]), ("promote fraud --to p", ["prod"]), ("prune ", ["dev", "prod"])],
 )  # fmt: skip
-def test_names_are_those_of_the_file(file: Path, words: str, names: list[str]) -> None:
+def test_names_are_completed_from_the_file(file: Path, words: str, names: list[str]) -> None:
     assert completed(f"tidegate {words}", file) == names
 
 

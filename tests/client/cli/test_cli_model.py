@@ -43,7 +43,7 @@ def test_programs_get_json(tmp_path: Path) -> None:
     ],
     ids=["source", "tensors", "name", "framework"],
 )
-def test_what_is_wrong_is_one_message_and_an_exit_code(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+def test_an_error_is_one_message_and_an_exit_code(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
     done = run("new", *words, "--into", str(tmp_path))
     assert (done.exit_code, done.stdout) == (ExitCode.USAGE, "")
     assert message in done.stderr
@@ -60,7 +60,7 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_an_error_has_its_file_and_line_and_what_to_do(repository: Path) -> None:
+def test_an_error_has_file_line_and_remedy(repository: Path) -> None:
     message = run("check", repository / "wrong")
     assert message.exit_code == ExitCode.FOUND
     assert message.output == (
@@ -70,7 +70,7 @@ def test_an_error_has_its_file_and_line_and_what_to_do(repository: Path) -> None
     )
 
 
-def test_warnings_count_only_if_strict_and_advisories_never(repository: Path) -> None:
+def test_warnings_fail_only_a_strict_check_and_advisories_none(repository: Path) -> None:
     message = run("check", repository / "good", "--strict")
     assert message.exit_code == ExitCode.OK
     assert "advisory: its files do not show how much memory it needs" in message.output
@@ -96,7 +96,7 @@ def test_a_repository_is_checked_whole(repository: Path) -> None:
     ("name", "message"),
     [("empty", "the directory is empty"), ("none", "the directory does not exist"), ("file", "this is a file")],
 )
-def test_a_missing_entry_is_reported_with_what_an_entry_is(
+def test_a_missing_entry_is_reported_with_the_form_of_an_entry(
     tmp_path: Path, words: tuple[str, ...], name: str, message: str
 ) -> None:
     (tmp_path / "empty").mkdir()

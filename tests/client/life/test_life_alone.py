@@ -27,7 +27,7 @@ from .papers import Life, context
 from .test_life_target import MODEL, dataset, known, plane
 
 
-def test_who_was_killed_before_the_golden_request_sends_it_in_the_next_run(life: Life) -> None:
+def test_the_run_after_a_kill_sends_the_missing_golden_request(life: Life) -> None:
     life.papers.request = golden(7)  # no version here gives this answer
     life.answers.killed = True
     with pytest.MonkeyPatch.context() as patch:
@@ -52,7 +52,7 @@ def test_a_broken_configuration_on_the_volume_ends_a_deployment_immediately_with
 
 
 @pytest.mark.parametrize("earlier", [None, 1])
-def test_who_fails_after_a_run_killed_behind_its_cut_over_goes_back_by_the_records(
+def test_a_failure_after_a_run_killed_past_its_cut_over_rolls_back_by_the_records(
     life: Life, earlier: int | None
 ) -> None:
     if earlier is not None:
@@ -79,7 +79,7 @@ def test_if_nothing_could_be_written_no_message_warns_of_answers(life: Life, mon
     assert life.fails(1).what == f"version 1 of {MODEL} did not reach prod: the served versions are unchanged"
 
 
-def test_a_version_that_is_there_already_does_not_fail_to_come(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_version_that_is_already_deployed_is_no_failure(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
     life.bring(1)
     life.here.wait_seconds = 0
     monkeypatch.setattr(life.answers, "metadata", lambda *_, **__: {"versions": []})
@@ -147,7 +147,7 @@ def test_a_failure_ends_it_only_when_it_was_seen_after_the_load_was_tried_again(
         assert "why: as before" in str(life.fails(1, "version 1 is not ready: it cannot be loaded"))
 
 
-def test_an_interrupt_reports_what_is_served_and_what_is_left(life: Life) -> None:
+def test_an_interrupt_reports_served_and_leftover_versions(life: Life) -> None:
     life.answers.killed = True
     with pytest.raises(SystemExit):
         life.bring(1)
@@ -220,7 +220,7 @@ def test_an_environment_and_a_plane_of_other_names_keep_their_past(life: Life) -
     assert life.papers.aliases == {"prod": 2, "live": 3}
 
 
-def test_where_the_definition_shares_the_calls_out_a_deployment_only_publishes(life: Life) -> None:
+def test_a_deployment_only_publishes_if_the_definition_has_traffic_shares(life: Life) -> None:
     shares = (VersionShare(version=1, weight=100),)
     life.of, life.here.known = known(plane("east", dataset("a"), versions=shares))
     assert not any("no calls go" in note for note in life.bring(1).notes)
@@ -257,7 +257,7 @@ def test_a_file_that_is_not_a_record_is_reported_and_decides_nothing(life: Life)
     assert unserved(life.here, "prod", MODEL) == []
 
 
-def test_records_are_in_the_order_in_which_they_came_whatever_the_clocks(life: Life) -> None:
+def test_records_keep_their_order_despite_wrong_clocks(life: Life) -> None:
     life.bring(1)
     life.here.now = lambda: datetime.now(UTC) + timedelta(hours=1)
     life.bring(2)
@@ -306,7 +306,7 @@ def test_every_operation_refuses_invalid_input(
 
 
 @pytest.mark.parametrize("which", [MODEL, f"{MODEL}@1"])
-def test_where_it_must_be_first_is_named_with_the_command_that_brings_it_there(
+def test_a_missing_earlier_environment_is_named_with_the_command_to_deploy_there(
     life: Life, tmp_path: Path, which: str
 ) -> None:
     between(life, tmp_path)

@@ -66,7 +66,7 @@ def _pipe(model: Path) -> None:
         (_pipe, {"content"}, "config.pbtxt is a link or a special file"),
     ],
 )
-def test_what_is_otherwise_hides_nothing_else(
+def test_other_fields_hide_no_difference(
     life: Life, spoil: Callable[[Path], object], kinds: set[str], message: str
 ) -> None:
     (life.models / "zebra").mkdir()

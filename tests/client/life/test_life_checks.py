@@ -50,7 +50,7 @@ def repository(tmp_path: Path) -> Repository:
 
 
 @pytest.mark.parametrize("config", ['platform: "tensorrt_plan"', 'backend: "tensorrtllm"', 'backend: "dali"'])
-def test_what_wants_a_gpu_is_refused_where_there_is_none(config: str) -> None:
+def test_a_model_for_gpus_is_refused_on_servers_without_one(config: str) -> None:
     (message,) = fits(config)
     assert message.startswith("error: ")
     assert "east/preload/main has none" in message
@@ -110,7 +110,7 @@ def test_different_parameters_are_only_a_warning() -> None:
     assert refuse(findings, "", "")[0].startswith("config.pbtxt: version 1 runs under version 2's parameters")
 
 
-def test_what_the_server_does_not_have_is_refused(tmp_path: Path, repository: Repository) -> None:
+def test_a_backend_that_the_server_lacks_is_refused(tmp_path: Path, repository: Repository) -> None:
     entry = write_entry(tmp_path / "staged", 3)
     config = entry / "config.pbtxt"
 

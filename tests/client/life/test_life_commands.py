@@ -35,7 +35,7 @@ def commands(life: Life, monkeypatch: pytest.MonkeyPatch) -> Commands:
     return Commands(life)
 
 
-def test_they_show_what_was_done(commands: Commands) -> None:
+def test_commands_print_their_steps(commands: Commands) -> None:
     assert commands.run("deploy", f"{MODEL}@1", "--to", "prod") == f"prod has version 1 of {MODEL}\n"
     assert "note: it was registered without a golden request" in commands.err
     assert commands.json("deploy", f"{MODEL}@1", "--to", "prod")["changed"] is False
@@ -50,7 +50,7 @@ def test_they_show_what_was_done(commands: Commands) -> None:
     assert "promote" in commands.run("history", MODEL)
 
 
-def test_undeploy_needs_confirmation_and_prints_what_is_gone(commands: Commands) -> None:
+def test_undeploy_needs_confirmation_and_prints_the_removed_versions(commands: Commands) -> None:
     commands.run("deploy", f"{MODEL}@1", "--to", "prod")
     assert commands.run("undeploy", MODEL, "--from", "prod", code=ExitCode.USAGE) == ""
     taken = f"prod has no version of {MODEL} any more (before: version 1)\n"
@@ -67,12 +67,12 @@ def test_undeploy_needs_confirmation_and_prints_what_is_gone(commands: Commands)
         (("history", MODEL), ExitCode.NOT_FOUND, "there are no records"),
     ],
 )
-def test_what_is_wrong_is_one_message(commands: Commands, words: tuple[str, ...], code: ExitCode, message: str) -> None:
+def test_a_mistake_is_one_message(commands: Commands, words: tuple[str, ...], code: ExitCode, message: str) -> None:
     assert commands.run(*words, code=code) == ""
     assert message in commands.err
 
 
-def test_exit_codes_show_what_was_found(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exit_codes_show_the_result(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in (1, 2, 3):
         commands.life.bring(number)
     assert commands.json("verify", "prod", MODEL)["found"] == []

@@ -17,7 +17,9 @@ from .entries import PROGRAM, REQUEST
 pytestmark = pytest.mark.thorough
 
 
-def test_what_fails_leaves_the_old_version_serving_alone_and_the_next_run_goes_on(world: World, tmp_path: Path) -> None:
+def test_a_failed_deployment_leaves_the_old_version_serving_and_the_next_run_continues(
+    world: World, tmp_path: Path
+) -> None:
     context = world.context()
     one = world.register("faulty", 3, tmp_path)
     deploy(context, "faulty", "dev")
@@ -71,7 +73,7 @@ def test_an_on_demand_model_drains_and_the_new_version_is_loaded_and_called(worl
 
 
 @pytest.mark.parametrize("name", ["faulty", "ocr"])
-def test_what_is_taken_out_is_let_go_of_and_a_rollback_brings_it_back(world: World, tmp_path: Path, name: str) -> None:
+def test_an_undeployed_version_is_unloaded_and_a_rollback_restores_it(world: World, tmp_path: Path, name: str) -> None:
     context, client = world.context(), world.client(world.dev)
     world.register(name, 13, tmp_path)
     deploy(context, name, "dev")

@@ -98,7 +98,7 @@ def url(store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("killed_at", [FIRST, LAST])
 @pytest.mark.parametrize("earlier", [None, 1])
-def test_who_is_killed_in_the_middle_of_an_upload_finishes_it_in_the_next_run(
+def test_the_run_after_a_kill_finishes_the_upload(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, earlier: int | None, killed_at: str
 ) -> None:
     life, repository = Life(tmp_path, ObjectStoreLocation(url=url)), open_repository(url)
@@ -146,7 +146,7 @@ def test_a_model_that_loads_on_demand_out_of_an_object_store_leaves_by_the_defin
     assert read_published(repository.config(MODEL) or "").served == (1,)
 
 
-def test_servers_that_poll_an_object_store_let_go_of_what_is_taken_out_of_it(tmp_path: Path, url: str) -> None:
+def test_servers_that_poll_an_object_store_unload_removed_versions(tmp_path: Path, url: str) -> None:
     life, repository = Life(tmp_path, ObjectStoreLocation(url=url)), open_repository(url)
     life.bring(1)
     life.answers.places = (Place(replica="10.0.0.1:8000", state="resident"),)

@@ -92,7 +92,7 @@ def test_old_and_new_serve_until_the_calls_move(repository: Repository, given: G
         assert plan.last == plan.now
 
 
-def test_where_the_newest_is_called_triton_loads_none_twice(repository: Repository) -> None:
+def test_triton_loads_no_version_twice_if_the_newest_is_called(repository: Repository) -> None:
     newest, alias = target(), target(alias="champion")
     bring(repository, newest, 1, had())
     plan = make_plan(newest, repository, 2, CONFIG, had(1))
@@ -105,7 +105,7 @@ def test_where_the_newest_is_called_triton_loads_none_twice(repository: Reposito
     assert changed.peak == 3
 
 
-def test_versions_that_the_definition_names_stay_where_they_are_there(repository: Repository) -> None:
+def test_versions_in_the_definition_stay(repository: Repository) -> None:
     shares = (VersionShare(version=1, weight=80), VersionShare(version=2, weight=20))
     where = target(versions=shares)
     bring(repository, where, 1, had())
@@ -122,7 +122,7 @@ def test_an_alias_that_no_definition_has_goes_with_its_version(repository: Repos
 
 
 @pytest.mark.parametrize("alias", ["champion", None])
-def test_who_goes_back_goes_to_before_the_killed_run(repository: Repository, alias: str | None) -> None:
+def test_a_rollback_returns_to_the_state_before_the_killed_run(repository: Repository, alias: str | None) -> None:
     where = target(alias=alias)
     bring(repository, where, 1, had())
     clean = repository.config(MODEL)
@@ -153,7 +153,7 @@ def test_after_a_cut_over_one_goes_back_by_the_records(repository: Repository, a
     assert first.put_back().startswith("on servers without an earlier version, it can answer until")
 
 
-def test_an_alias_that_a_withdrawn_configuration_still_has_is_none(repository: Repository) -> None:
+def test_an_alias_in_a_withdrawn_configuration_is_ignored(repository: Repository) -> None:
     where = target(alias="champion")
     bring(repository, where, 1, had())
     repository.withdraw(MODEL)

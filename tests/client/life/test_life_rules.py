@@ -31,7 +31,7 @@ def test_an_environment_has_the_version_of_its_last_record() -> None:
     assert current(THREE, "dev") is None
 
 
-def test_a_rollback_goes_to_what_was_there_when_the_version_came_and_two_go_back_two_versions() -> None:
+def test_a_rollback_restores_the_previous_version_and_two_go_back_two_versions() -> None:
     records = [*THREE, record("rollback", 2, 3, 40)]
     assert [before(records, "prod", number) for number in (3, 2, 1)] == [2, 1, None]
     assert before([*THREE, record("promote", 1, 3, 40)], "prod", 1) == 3
@@ -72,7 +72,7 @@ NOW = START + timedelta(hours=24)
         (Promotion(groups=("anna",)), ("deployers",), "group anna"),
     ],
 )
-def test_a_listed_caller_may_and_others_see_who_is_listed(
+def test_a_listed_caller_may_deploy_and_others_see_the_list(
     promotion: Promotion, writers: tuple[str, ...], named: str
 ) -> None:
     if not named:
@@ -84,7 +84,7 @@ def test_a_listed_caller_may_and_others_see_who_is_listed(
     assert "https://idp identifies you as anna, in the groups data-scientists, deployers" in str(caught.value)
 
 
-def test_who_registered_a_version_may_not_bring_it_in_where_duties_are_separated() -> None:
+def test_the_registrant_may_not_deploy_if_duties_are_separated() -> None:
     rules.other_than_who_registered("prod", 3, "bob", ANNA)
     for by in ("anna", "Anna", ""):
         with pytest.raises(RefusedError, match="version 3"):

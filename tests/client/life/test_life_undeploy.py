@@ -38,7 +38,7 @@ def test_an_undeployed_model_is_not_served_and_the_registry_has_a_record(life: L
     assert not (life.models / MODEL).exists()  # otherwise a Triton that has loaded it would still serve it
 
 
-def test_a_folder_that_two_data_planes_read_is_taken_away_when_neither_is_loading_it(life: Life) -> None:
+def test_a_directory_of_two_data_planes_is_removed_when_neither_loads_from_it(life: Life) -> None:
     class Loading(Answers):
         def whereabouts(self, model: str, **how: Any) -> Whereabouts:
             assert (self.repository / model).exists() or not self.places
@@ -57,7 +57,7 @@ def test_a_folder_that_two_data_planes_read_is_taken_away_when_neither_is_loadin
     assert not (life.models / MODEL).exists()
 
 
-def test_what_was_never_there_cannot_be_taken_out(life: Life) -> None:
+def test_a_version_that_was_never_deployed_cannot_be_undeployed(life: Life) -> None:
     life.papers.register(1)
     with pytest.raises(NotFoundError, match="prod has no version"):
         undeploy(life.here, MODEL, "prod")
@@ -67,7 +67,7 @@ def test_what_was_never_there_cannot_be_taken_out(life: Life) -> None:
         undeploy(life.here, MODEL, "prod")
 
 
-def test_a_rollback_brings_back_what_was_taken_out(life: Life) -> None:
+def test_a_rollback_restores_an_undeployed_version(life: Life) -> None:
     for number in (1, 2):
         life.bring(number)
     undeploy(life.here, MODEL, "prod")
@@ -78,7 +78,7 @@ def test_a_rollback_brings_back_what_was_taken_out(life: Life) -> None:
 
 
 @pytest.mark.parametrize("state", ["resident", "draining", "loading"])
-def test_where_a_replica_does_not_let_go_everything_is_as_before(life: Life, state: PlaceState) -> None:
+def test_nothing_changes_if_a_replica_does_not_unload(life: Life, state: PlaceState) -> None:
     life.bring(1)
     before = (life.models / MODEL / "config.pbtxt").read_text()
     life.answers.places = (Place(replica="10.0.0.1:8000", state=state),)
@@ -190,7 +190,7 @@ def test_a_run_that_was_killed_is_ended_by_the_next_one(life: Life, after: str) 
     assert [each.what for each in life.papers.written] == ["deploy", "undeploy"]
 
 
-def test_who_may_not_bring_versions_in_may_take_none_out(life: Life) -> None:
+def test_a_user_who_may_not_deploy_may_not_undeploy(life: Life) -> None:
     life.bring(1)
     of = life.of.model_copy(update={"promotion": Promotion(principals=("otto",))})
     here = replace(life.here, known=Environments(environments=(of,)))

@@ -7,7 +7,7 @@ from tidegate.repository import Published
 
 
 @given(st.integers(1, 10**17), st.sets(st.integers(1, 10**17)), st.dictionaries(st.text(), st.integers(1, 10**17)))
-def test_what_is_written_down_is_read_back(owner: int, numbers: set[int], aliases: dict[str, int]) -> None:
+def test_a_written_configuration_is_read_back(owner: int, numbers: set[int], aliases: dict[str, int]) -> None:
     text = configs.published_config("", model="chat", owner=owner, served=numbers, aliases=aliases)
     assert configs.read_published(text) == Published(owner, tuple(sorted(numbers)), aliases)
     assert configs.read_published(configs.withdrawn_config(text)) == Published(owner, (), {})

@@ -117,7 +117,7 @@ def test_a_whole_one_is_recognised_and_nothing_is_found(tmp_path: Path, *, shard
 
 
 @pytest.mark.parametrize(("name", "damage", "message"), BROKEN, ids=[message for _, _, message in BROKEN])
-def test_what_is_not_whole_does_not_fit_or_runs_code_is_an_error(
+def test_incomplete_mismatched_or_executable_entries_are_errors(
     tmp_path: Path, name: str, damage: Callable[[Path], object], message: str
 ) -> None:
     entry = write_entry(tmp_path / "chat", "one", sharded=True)
@@ -131,7 +131,7 @@ def test_what_is_not_whole_does_not_fit_or_runs_code_is_an_error(
 @pytest.mark.parametrize(
     "message", [{"auto_map": 17}, [{"type": "Pooling"}], {"auto_map": {}}, json.loads("[" * 900 + "]" * 900)]
 )
-def test_a_word_of_a_vocabulary_is_no_code_and_neither_is_a_list(tmp_path: Path, message: object) -> None:
+def test_words_and_lists_of_a_vocabulary_are_not_code(tmp_path: Path, message: object) -> None:
     entry = write_entry(tmp_path / "chat", "one")
     (entry / "vocab.json").write_text(json.dumps(message))
     assert KIND.check(entry) == []
@@ -199,7 +199,7 @@ def test_trusted_code_is_still_a_warning(tmp_path: Path) -> None:
     assert [each.severity for each in found] == [Severity.WARNING]
 
 
-def test_what_works_but_not_as_is_meant_is_a_warning(tmp_path: Path) -> None:
+def test_a_probable_mistake_is_a_warning(tmp_path: Path) -> None:
     entry = write_entry(tmp_path / "chat", "one")
     change(entry / "tokenizer_config.json", chat_template=None)
     [found] = KIND.check(entry)
@@ -223,7 +223,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     st.sampled_from(["config.json", "tokenizer.json", "tokenizer_config.json", INDEX]),
     st.dictionaries(st.sampled_from(KEYS), ANY) | st.builds(lambda vocab: {"model": {"vocab": vocab}}, ANY),
 )
-def test_whatever_stands_in_its_files_is_no_defect_of_ours(whole: Path, name: str, message: dict[str, Any]) -> None:
+def test_any_content_of_its_files_causes_no_defect(whole: Path, name: str, message: dict[str, Any]) -> None:
     before = (whole / name).read_bytes()
     try:
         change(whole / name, **message)
@@ -233,7 +233,7 @@ def test_whatever_stands_in_its_files_is_no_defect_of_ours(whole: Path, name: st
         (whole / name).write_bytes(before)
 
 
-def test_its_folder_is_the_version_s_in_its_manifest(tmp_path: Path) -> None:
+def test_its_directory_in_the_manifest_is_the_versions(tmp_path: Path) -> None:
     entry = write_entry(tmp_path / "chat", "one")
     (entry / "1_Pooling").mkdir()
     (entry / "1_Pooling" / "config.json").write_text("{}")

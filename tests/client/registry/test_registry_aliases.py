@@ -15,7 +15,7 @@ ODD = st.sampled_from(["latest", "LATEST", "v2", "V13", "v", "v2x", "latest2", "
 
 
 @given(name=NAMES | ODD | st.text(st.characters(codec="ascii"), max_size=6).filter(lambda text: "\n" not in text))
-def test_what_counts_as_an_alias_is_what_mlflow_takes(name: str) -> None:
+def test_aliases_are_valid_if_mlflow_accepts_them(name: str) -> None:
     try:
         ALIAS._validate_model_alias_name(name)
         ALIAS._validate_model_alias_name_reserved(name)

@@ -41,7 +41,7 @@ def test_every_file_is_in_it_with_its_digest_or_the_entry_is_refused(names: set[
         assert manifest.size == sum(map(len, there.values()))
 
 
-def test_the_version_folder_may_have_any_number_and_may_be_missing(tmp_path: Path) -> None:
+def test_the_version_directory_can_have_any_number_and_can_be_missing(tmp_path: Path) -> None:
     root = entry(tmp_path, "m")
     first = manifest_of(root)
     (root / "1").rename(root / "42")
@@ -58,14 +58,14 @@ def test_the_version_folder_may_have_any_number_and_may_be_missing(tmp_path: Pat
     assert [file.path for file in manifest_of(ensemble).files] == ["config.pbtxt"]
 
 
-def test_the_name_is_the_folders_unless_one_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_directory_gives_the_name_unless_the_user_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = entry(tmp_path, "m")
     monkeypatch.chdir(root)
     assert manifest_of(Path()).model == "m"
     assert manifest_of(Path(), "other").model == "other"
 
 
-def test_the_name_of_a_client_model_is_none_of_an_entry() -> None:
+def test_an_entry_cannot_have_the_name_of_a_client_model() -> None:
     with pytest.raises(UsageError, match="cannot be a model's name"):
         checked_name("m-client")
     assert checked_name("client") == "client"

@@ -42,7 +42,7 @@ def test_an_interrupted_registration_is_finished_by_the_next(
 
 
 @pytest.mark.thorough
-def test_what_is_another_thing_of_the_right_size_is_sent_again(world: World, before: Relay, tmp_path: Path) -> None:
+def test_other_content_of_the_right_size_is_sent_again(world: World, before: Relay, tmp_path: Path) -> None:
     """An upload stopped between the files and the version. Another client then wrote other content into its run."""
     root = entry(tmp_path, "resumed")
 

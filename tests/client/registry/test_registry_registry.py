@@ -67,7 +67,7 @@ def test_the_same_content_is_the_same_version(world: World, tmp_path: Path, way:
     assert registry.golden(first) is None
 
 
-def test_runs_versions_and_tags_are_those_that_domino_looks_for(world: World, tmp_path: Path) -> None:
+def test_runs_versions_and_tags_are_those_that_domino_reads(world: World, tmp_path: Path) -> None:
     version = world.registry().register(entry(tmp_path, "tagged"), registered_by="anna", server="preload")
     client = world.client()
     parent = client.get_run(version.run_id)
@@ -213,7 +213,7 @@ output { name: "OUT" data_type: TYPE_FP32 dims: [ 1 ] }
     checked(root, "tensors", Golden(request={"inputs": [a], "outputs": [{"name": "OUT"}]}, outputs={"OUT": [1]}))
 
 
-def test_what_was_taken_out_is_written_where_earlier_clients_look_for_no_records(world: World, tmp_path: Path) -> None:
+def test_undeployments_are_recorded_where_earlier_clients_do_not_read(world: World, tmp_path: Path) -> None:
     registry, before = world.registry("in-a-folder"), {*world.folder.rglob("*.json")}
     version = registered(registry, entry(tmp_path, "taken-out"))
     message = {"model": "taken-out", "version": version.number, "who": "anna", "when": datetime.now(UTC)}

@@ -147,7 +147,7 @@ def test_a_connection_that_breaks_once_is_no_failure(fetch: Fetch) -> None:
     assert sum(got) == manifest.size  # a file that was sent twice counts once
 
 
-def test_an_expired_token_is_reported_whatever_the_gateways_response(world: World, fetch: Fetch) -> None:
+def test_an_expired_token_is_reported_for_any_response_of_the_gateway(world: World, fetch: Fetch) -> None:
     """Gateways respond with their JSON, or with a login page."""
     before, registry = fetch.before, fetch.registry
     for body, kind in ((b'{"error": "expired"}', "application/json"), (b"<html>", "text/html"), (b"", "text/plain")):
@@ -214,7 +214,7 @@ def test_a_forged_manifest_is_refused_at_once(world: World, own_version: Registe
         registry.golden(forged)
 
 
-def test_what_is_not_right_is_fetched_again(
+def test_damaged_files_are_fetched_again(
     world: World, version: RegisteredVersion, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "victim").write_bytes(b"mine")
@@ -291,7 +291,7 @@ def test_a_failed_store_a_refusal_and_a_missing_file_are_different_errors(
         opened().list("")
 
 
-def test_the_first_failure_ends_what_has_not_begun(world: World, before: Relay, tmp_path: Path) -> None:
+def test_the_first_failure_cancels_transfers_that_have_not_begun(world: World, before: Relay, tmp_path: Path) -> None:
     registry = world.registry(uri=before.uri)
     many = registered(registry, entry(tmp_path, "many", {f"1/{number:03}": b"x" for number in range(120)}))
     before.requests.clear()

@@ -84,7 +84,7 @@ def test_status_shows_ready_versions_and_hides_models_of_others(seen: dict[str, 
     assert "4 (not ready)" in run(seen, "status")
 
 
-def test_every_command_shows_where_each_is_and_why_not(seen: dict[str, str]) -> None:
+def test_every_command_shows_each_models_place_or_the_reason(seen: dict[str, str]) -> None:
     [plane] = json.loads(run(seen, "why", "chat", "--json"))
     [green] = [place for place in plane["models"][0]["places"] if place["pool"] == "green"]
     assert (green["state"], green["why"]) == ("unknown", "its engine does not serve chat-v4: it serves chat-v2")

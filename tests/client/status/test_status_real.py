@@ -25,7 +25,7 @@ def test_status_shows_the_models_and_loads_nothing(cli: Cli) -> None:
     assert by_name(cli.json("status")[0]["models"])["late"]["state"] == "cold"
 
 
-def test_it_shows_what_decides_which_version_answers(cli: Cli) -> None:
+def test_status_shows_the_reason_for_the_version_that_responds(cli: Cli) -> None:
     [plane] = cli.json("status")
     found = by_name(plane["models"])
     assert (found["add_sub"]["versions"], found["add_sub"]["missing"]) == ([1], [2])

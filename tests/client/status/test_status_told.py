@@ -49,7 +49,7 @@ def test_by_default_every_environment_is_queried_in_the_order_of_a_rollout() -> 
     assert names == [("dev", "lab"), ("prod", "east"), ("prod", "west")]
 
 
-def test_an_environment_and_a_data_plane_are_those_that_are_named() -> None:
+def test_only_the_named_environment_and_data_plane_are_shown() -> None:
     assert [each.plane for each in proxies("prod")] == ["east", "west"]
     assert [each.url for each in proxies("prod", "west")] == ["https://west.example.com"]
     assert [each.environment for each in proxies(None, "lab")] == ["dev"]
@@ -63,7 +63,7 @@ def test_the_file_of_environments_counts_before_the_variable_of_endpoints(monkey
     assert [each.url for each in proxies()] == ["https://proxy"]
 
 
-def test_a_model_is_called_where_it_is_first_in_a_rollout() -> None:
+def test_a_model_is_called_on_the_first_data_plane_of_a_rollout() -> None:
     assert proxy_of("fraud", "prod").plane == "east"
     assert proxy_of("churn").plane == "west"
     assert proxy_of("draft").environment == "dev"

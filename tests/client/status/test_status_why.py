@@ -53,7 +53,7 @@ def why(*words: str) -> Result:
     return CliRunner().invoke(app, ["why", *words], env={"COLUMNS": "200"})
 
 
-def test_it_shows_where_a_model_is_who_holds_it_what_it_waits_for_and_what_failed_when(tmp_path: Path) -> None:
+def test_why_shows_a_models_replicas_holders_waits_and_failures(tmp_path: Path) -> None:
     with planes(tmp_path, east=[HELD, BROKEN], west=[WAITING, COLD, SHUNNED]):
         message = why("fraud")
         assert message.exit_code == 0, message.output
@@ -92,7 +92,7 @@ def test_a_model_on_no_plane_is_reported_once_with_a_remedy(tmp_path: Path) -> N
             tidegate.why("fraud")
 
 
-def test_a_plane_that_has_it_counts_where_another_has_not(tmp_path: Path) -> None:
+def test_a_plane_with_the_version_counts_if_another_lacks_it(tmp_path: Path) -> None:
     with planes(tmp_path, east=UNKNOWN, west=[HELD]):
         message = why("fraud", "--json")
         assert (message.exit_code, [each["plane"] for each in json.loads(message.stdout)]) == (0, ["west"])

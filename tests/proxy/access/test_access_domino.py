@@ -25,7 +25,7 @@ def gate_for(domino: DominoFake, clock: Clock | None = None, **more: float) -> A
     return gate(access(ANYBODY), clock, domino_principal_url=domino.url, **more)
 
 
-async def test_dominos_word_is_taken_for_its_keys_and_tokens(domino: DominoFake) -> None:
+async def test_domino_is_trusted_for_its_keys_and_tokens(domino: DominoFake) -> None:
     authorizer = gate_for(domino)
     assert (await authorizer.identify(KEY)).principal.name == "alice"
     assert (await authorizer.identify(BEARER)).principal.name == "bob"
@@ -50,7 +50,7 @@ async def test_a_response_that_does_not_clearly_name_a_caller_is_a_refusal(
     assert "wrong" not in problem.detail
 
 
-async def test_its_word_holds_for_a_bounded_time(domino: DominoFake, clock: Clock) -> None:
+async def test_dominos_response_is_cached_for_a_limited_time(domino: DominoFake, clock: Clock) -> None:
     authorizer = gate_for(domino, clock)
     grant = await authorizer.ask(KEY, None, "a", "infer")
     clock.goes_on(domino_module.HOLD_SECONDS - 1)

@@ -30,7 +30,7 @@ def gate_of(*rules: AccessRule, clock: Clock | None = None, **more: Any) -> Auth
 # ---- decisions ----
 
 
-async def test_a_model_that_may_not_be_known_of_looks_like_one_that_is_not_there() -> None:
+async def test_a_hidden_model_looks_like_a_missing_one() -> None:
     authorizer = gate_of(rule(principals=("alice",), models=("a",)))
     for server in (None, "main", "nowhere"):
         for action in ("infer", "inspect"):
@@ -239,7 +239,7 @@ async def test_a_credential_is_compared_whole(provider: Issuer) -> None:
     assert authorizer.known(token, (None, "a", "infer", None)) is not None
 
 
-async def test_what_has_ended_is_swept_and_so_are_void_grants(provider: Issuer, clock: Clock) -> None:
+async def test_ended_calls_and_void_grants_are_removed(provider: Issuer, clock: Clock) -> None:
     table, where = access(rule(principals=("*",)), issuers=[issuer_of(provider)]), routes("main/a")
     authorizer = gate(table, clock, where=where)
     soon = provider.bearer(exp=int(clock.wall()) + 10)
@@ -281,7 +281,7 @@ async def test_a_caller_without_a_credential_is_remembered_nowhere() -> None:
     assert (len(authorizer.refusals._until), len(authorizer.identities.by_tail)) == (0, 0)
 
 
-async def test_no_credential_shows_in_what_might_be_logged(provider: Issuer) -> None:
+async def test_no_credential_is_in_text_that_can_be_logged(provider: Issuer) -> None:
     authorizer = gate_for(provider, keys=API_KEYS)
     for credential in (provider.bearer(), ALICE):
         grant = await authorizer.ask(credential, None, "a", "infer")

@@ -63,7 +63,7 @@ async def test_a_redirect_is_not_followed_its_target_is_logged_and_callers_read_
 
 
 @pytest.mark.parametrize("mode", ["error", "junk", "empty", "huge", "slow", "gone"])
-async def test_a_provider_that_fails_makes_the_answer_busy_not_a_refusal(provider: Issuer, mode: str) -> None:
+async def test_a_failing_provider_makes_calls_busy_and_not_unauthorised(provider: Issuer, mode: str) -> None:
     """A token that cannot be checked may be valid, so its owner must retry instead of logging in again."""
     provider.mode = mode
     where = "http://127.0.0.1:1/certs" if mode == "gone" else provider.jwks_url
@@ -112,9 +112,7 @@ async def test_a_rotated_key_is_found_at_its_first_use(provider: Issuer, clock: 
 
 
 @pytest.mark.parametrize("name", ["second", "first"])
-async def test_a_key_that_is_withdrawn_or_replaced_ends_what_it_signed(
-    provider: Issuer, clock: Clock, name: str
-) -> None:
+async def test_tokens_end_when_their_key_is_withdrawn_or_replaced(provider: Issuer, clock: Clock, name: str) -> None:
     authorizer = gate_for(provider, clock)
     credential = provider.bearer()
     await authorizer.ask(credential, None, "a", "infer")
@@ -141,7 +139,7 @@ async def test_checks_whose_callers_have_left_leave_nothing_but_one_fetch(provid
     assert provider.asked == 1
 
 
-async def test_keys_are_fetched_again_before_anybody_waits(
+async def test_keys_are_fetched_again_before_any_caller_waits(
     provider: Issuer, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidegate_proxy.access.authorizer.TEND_SECONDS", 0.01)
@@ -190,7 +188,7 @@ async def test_invented_keys_do_not_make_the_proxy_fetch_again_and_again(provide
     assert provider.asked == 5
 
 
-async def test_a_key_newer_than_the_last_fetch_makes_the_answer_busy(provider: Issuer, clock: Clock) -> None:
+async def test_a_key_newer_than_the_last_fetch_makes_the_call_busy(provider: Issuer, clock: Clock) -> None:
     """Keys were fetched a moment ago and then rotated, so the token may be valid, as the next fetch will show."""
     authorizer = gate_for(provider, clock)
     await authorizer.identify(provider.bearer())
@@ -213,7 +211,7 @@ async def test_a_token_without_a_key_name_needs_a_single_key(provider: Issuer) -
     assert await gate_for(provider).identify(f"Bearer {token}".encode())
 
 
-async def test_what_fails_is_logged_once_and_without_credentials(
+async def test_a_failure_is_logged_once_and_without_credentials(
     provider: Issuer, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "tidegate_proxy")
@@ -260,7 +258,7 @@ def test_keys_of_no_use_are_left_out() -> None:
         | st.sampled_from(["RSA", "EC", "OKP", "P-256", "Ed25519", "AQAB", "sig"]),
     )
 )  # fmt: skip
-def test_whatever_a_provider_publishes_is_read_or_left_out(jwk: dict[str, Any]) -> None:
+def test_any_published_key_set_is_read_or_ignored(jwk: dict[str, Any]) -> None:
     good = public_jwk(rsa_key("second"), kid="good")
     assert read_keys({"keys": [good, jwk]})[0].key_id == "good"
 

@@ -35,7 +35,7 @@ callers = st.builds(
 
 
 @given(st.lists(rules, max_size=6), callers, plain, plain, st.sampled_from(["infer", "inspect"]))
-def test_rules_grant_only_what_one_of_them_names(
+def test_rules_grant_only_models_that_one_of_them_names(
     several: list[AccessRule], who: Principal, server: str, model: str, action: str
 ) -> None:
     """A rule with a source grants nothing to callers of the same name from another source."""
@@ -56,7 +56,7 @@ def test_rules_grant_only_what_one_of_them_names(
         assert compiled.of(who).allow(action, server, model) == expected  # type: ignore[arg-type]
 
 
-def test_those_whom_the_same_rules_name_share_their_rights_and_no_more_are_kept_than_bounded() -> None:
+def test_principals_of_the_same_rules_share_rights_in_a_bounded_cache() -> None:
     compiled = Rules([rule(groups=("g*",))])
     assert compiled.of(principal("alice", "g1")) is compiled.of(principal("bob", "g2"))
     for n in range(MOST_RIGHTS + 10):

@@ -155,7 +155,7 @@ DEEP = f"Bearer {part({'alg': 'RS256'})}.{part(NESTED)}.x".encode()
     [b"", b" ", b"Bearer", b"Bearer ", b"Basic YTpi", b"Bearer a.b.c", b"Bearer ..", b"Bearer \xff.\xff.\xff",
      b"x-api-key ", b"x-domino-api-key x", b"Bearer a\x00b", b"Negotiate x", b"Bearer " + b"e30." * 3, DEEP],
 )  # fmt: skip
-async def test_what_is_no_credential_is_refused_with_help(provider: Issuer, credential: bytes) -> None:
+async def test_a_malformed_credential_is_refused_with_help(provider: Issuer, credential: bytes) -> None:
     problem = await problem_of(gate_for(provider), credential)
     assert problem.type is ProblemType.UNAUTHENTICATED
     assert "`Authorization: Bearer`" in problem.detail
@@ -201,7 +201,7 @@ async def test_an_issuers_clock_may_be_a_little_ahead(provider: Issuer, clock: C
         ("resource_access.app.roles", {"resource_access": {"app": {"roles": "x"}}}, {"x"}),
     ],
 )
-async def test_groups_are_found_where_the_claim_says(
+async def test_groups_are_read_from_the_configured_claim(
     provider: Issuer, claim: str, claims: dict[str, Any], groups: set[str]
 ) -> None:
     identity = await gate_for(provider, groups_claim=claim).identify(provider.bearer(**claims))
@@ -242,7 +242,7 @@ def test_any_signed_token_is_accepted_or_refused(claims: dict[str, Any], headers
 
 @settings(deadline=None)
 @given(st.binary(max_size=300) | st.from_regex(rb"[A-Za-z0-9_-]{0,40}\.[A-Za-z0-9_=-]{0,40}\.[A-Za-z0-9_-]{0,40}"))
-def test_whatever_is_no_token_is_refused(text: bytes) -> None:
+def test_any_text_that_is_no_token_is_refused(text: bytes) -> None:
     authorizer = gate(access(rule(principals=("*",))))
 
     async def ask() -> ProblemType:

@@ -87,7 +87,7 @@ def has_curl() -> bool:
 
 
 @pytest.mark.parametrize("example", list(examples()), ids=str)
-def test_an_example_prints_what_the_page_says(reader: dict[str, str], tmp_path: Path, example: Example) -> None:
+def test_an_example_has_the_output_of_the_page(reader: dict[str, str], tmp_path: Path, example: Example) -> None:
     if example.language == "sh" and not has_curl():
         pytest.skip("NOT RUN: the examples need curl 7.82.")
     program = ["bash", "-euo", "pipefail", "-c"] if example.language == "sh" else [sys.executable, "-c"]
@@ -143,22 +143,22 @@ def longest(fits: Callable[[str], object]) -> int:
 def test_the_limits_are_those_of_the_code() -> None:
     limits = dict(rows("Limits"))
     rate, body = RateLimit(), Proxy.model_fields["body_limit"].default
-    assert f"{rate.requests_per_minute} a minute, {rate.burst} at once" in limits["requests of one caller to one model"]
+    of_caller = limits["of one caller and model, over all proxies (`proxy.rateLimit`)"]
+    assert f"{rate.requests_per_minute} a minute, {rate.burst} at once" in of_caller
     assert f" {body.removesuffix('Mi')} MiB by default" in limits["a request's body, compressed or not"]
     unpacked = limits["decompressed JSON over HTTP in which the proxy looks for a sequence"]
     assert unpacked.startswith(f"{body_of_http.MOST_UNPACKED} bytes:")
-    assert limits["a request's headers over HTTP"] == f"{head.MOST_HEAD_BYTES} bytes, {head.MOST_HEADERS} headers"
-    assert limits["a request's headers over gRPC"].startswith(f"{MOST_HEAD_BYTES} bytes,")
+    over_http = f"HTTP: {head.MOST_HEAD_BYTES} bytes, {head.MOST_HEADERS} headers"
+    assert limits["a request's headers"].startswith(f"{over_http}. gRPC: {MOST_HEAD_BYTES} bytes,")
     shares = f"1/{SHARE} of its memory. 3/{OF_STRANGERS} of that for authenticated callers, of which one can have "
     most = Fraction(TIMES_FREE, TIMES_FREE + 1) * (1 - Fraction(1, OF_CALLERS_WITH_LITTLE))
     assert limits["memory that the proxy holds for callers"] == f"{shares}{most}"
-    assert limits["a server's response headers, or trailers"].startswith(f"{connection.MOST_HEADERS} bytes.")
-    assert limits["the same over gRPC"].startswith(f"{MOST_ANSWER_HEAD_BYTES} bytes.")
+    of_server = f"HTTP: {connection.MOST_HEADERS} bytes. gRPC: {MOST_ANSWER_HEAD_BYTES} bytes."
+    assert limits["a server's response headers, or trailers"].startswith(of_server)
     assert limits["a server's `grpc-message`"].startswith(f"{MOST_MESSAGE_BYTES} bytes,")
     assert limits["the list of an engine's models (OpenAI's API)"].startswith(f"{pools.MOST_LISTED} bytes.")
-    assert limits["timeout of a request's head"] == f"{serve.HEAD_SECONDS:g} s"
-    assert limits["idle time of a connection"] == f"{serve.KEEP_ALIVE_SECONDS:g} s"
-    assert limits["idle time of a gRPC stream"] == f"{IDLE_STREAM_SECONDS:g} s"
+    timeouts = [f"{each:g} s" for each in (serve.HEAD_SECONDS, serve.KEEP_ALIVE_SECONDS, IDLE_STREAM_SECONDS)]
+    assert limits["timeouts: a request's head, an idle connection, an idle gRPC stream"] == ", ".join(timeouts)
     assert limits["characters of a request id"] == str(longest(lambda text: bool(is_request_id(text.encode()))))
     assert limits["a name of a server or model"].startswith(f"{longest(is_name)} characters")
     further = limits["another name of a language model (`servedNames`)"]

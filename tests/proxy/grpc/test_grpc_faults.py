@@ -237,7 +237,7 @@ def test_health_is_checked_and_not_watched(tmp_path: Path) -> None:
         assert health.Check(health_pb2.HealthCheckRequest()).status == health_pb2.HealthCheckResponse.NOT_SERVING
 
 
-def test_stopping_lets_calls_finish_and_ends_those_that_take_too_long(tmp_path: Path) -> None:
+def test_stopping_lets_calls_finish_and_ends_slow_ones(tmp_path: Path) -> None:
     with rig(tmp_path, drain_seconds=3) as one:
         call = method(one.channel(), "ModelInfer")
         call(infer_request(), metadata=one.metadata())

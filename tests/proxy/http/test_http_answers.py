@@ -54,7 +54,7 @@ async def test_a_response_that_ends_with_its_connection_is_reported_correctly(
 
 @pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
 @pytest.mark.parametrize("lines", [(), (b"Content-Length: 7",)])
-async def test_a_response_without_a_body_is_complete_and_the_next_one_is_not_taken_for_empty(
+async def test_a_response_without_a_body_is_complete_and_the_next_one_is_read(
     here: RunningProxy, status: bytes, lines: tuple[bytes, ...]
 ) -> None:
     here.replica.act = raw(head(*lines, status=status))

@@ -57,7 +57,7 @@ async def test_one_model_is_reported_as_in_the_list(here: RunningProxy) -> None:
         assert await listed(here, path) == everything
 
 
-async def test_only_those_are_shown_that_the_caller_may_inspect(tmp_path: Path) -> None:
+async def test_only_models_that_the_caller_may_inspect_are_shown(tmp_path: Path) -> None:
     async with served(tmp_path, access=access_table(caller="somebody-else")) as here:
         assert await listed(here) == {}
         for path in (f"/models/{MODEL}", "/servers/vision/models"):

@@ -28,7 +28,7 @@ async def status(here: RunningProxy | Caller, token: str) -> int:
     return (await here.reply()).status
 
 
-async def test_keys_of_a_provider_that_is_down_are_trusted_only_where_they_came_before(
+async def test_keys_of_an_unreachable_provider_are_trusted_only_if_fetched_before(
     tmp_path: Path, identity_provider: Issuer
 ) -> None:
     async def trusted() -> float:

@@ -17,7 +17,7 @@ async def take_over(here: RunningProxy, table: routing.RoutingTable) -> None:
     await until(lambda: here.proxy.config.watched[0].generation > before, 60)
 
 
-async def test_a_model_that_stays_as_it_was_keeps_what_is_known_of_it(tmp_path: Path) -> None:
+async def test_an_unchanged_model_keeps_its_cached_facts(tmp_path: Path) -> None:
     aliased = [model(name, alias="stable") for name in (MODEL, "model-0")]
     config = only("GET", answering(b'{"parameters":{"tidegate.alias.stable":{"string_value":"3"}}}'))
     async with served(tmp_path, config, models=aliased) as here:
@@ -30,7 +30,7 @@ async def test_a_model_that_stays_as_it_was_keeps_what_is_known_of_it(tmp_path: 
         assert (await here.ask(seconds=2)).headers["tidegate-model-version"] == "3"
 
 
-async def test_whether_a_model_keeps_sequences_is_asked_again_and_nobody_waits_for_it(tmp_path: Path) -> None:
+async def test_the_check_for_sequences_is_repeated_in_the_background(tmp_path: Path) -> None:
     config = only("GET", answering(b"{}"))
     async with upstream(config) as one, upstream(config) as two, running_proxy(tmp_path, one, two) as here:
         assert (await here.ask()).status == 200

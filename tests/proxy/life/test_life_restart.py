@@ -134,9 +134,7 @@ def test_sigterm_lets_streams_end_and_makes_the_proxy_unready(
 
 
 @pytest.mark.thorough
-def test_what_takes_longer_than_the_drain_is_seen_to_be_cut(
-    root: Path, behind: Upstream, identity_provider: Issuer
-) -> None:
+def test_calls_longer_than_the_drain_are_visibly_cut(root: Path, behind: Upstream, identity_provider: Issuer) -> None:
     behind.behave = events("first", *["more"] * 1000, seconds=0.5)
     token = identity_provider.token("alice", [GROUP])
     with proxy(root, settings={"drain_seconds": "1"}) as running:

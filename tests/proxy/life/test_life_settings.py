@@ -128,7 +128,7 @@ def test_a_bad_table_is_one_line_with_its_file(root: Path, name: str, text: str 
         ("api_keys", {"api-keys/ci": "tgk_in-plain-text\n"}, "api-keys"),
     ],
 )
-def test_a_certificate_an_authority_or_a_key_that_is_none_is_one_line(
+def test_an_invalid_certificate_authority_or_key_is_one_line(
     root: Path, setting: str, files: dict[str, str], said: str
 ) -> None:
     for name, text in files.items():
@@ -154,7 +154,7 @@ def test_the_program_itself_ends_with_2_and_a_line(root: Path) -> None:
         assert "65535" in ended.stderr or "cannot be read" in ended.stderr
 
 
-def test_a_new_key_is_shown_once_with_the_line_that_stands_for_it(tmp_path: Path) -> None:
+def test_a_new_key_is_shown_once_with_its_line_of_the_file(tmp_path: Path) -> None:
     found = [CliRunner().invoke(app, ["key", "new"], env={}).stdout.split() for _ in range(2)]
     assert found[0] != found[1]
     for words in found:

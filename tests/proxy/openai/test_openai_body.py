@@ -85,7 +85,7 @@ def test_the_name_of_a_version_takes_the_place_of_the_models_and_nothing_else_ch
 
 
 @given(bodies(), st.data())
-def test_whatever_is_read_of_a_garbled_body_is_what_any_other_parser_reads(
+def test_values_read_from_a_garbled_body_are_those_of_another_parser(
     made: tuple[bytes, str], data: st.DataObject
 ) -> None:
     body = bytearray(made[0])
@@ -160,7 +160,7 @@ def test_a_stream_gets_a_request_for_its_usage_and_nothing_else_changes(
 @pytest.mark.parametrize(
     ("stream", "streams"), [("true", True), ("false", False), ("null", False), ('"true"', True), ("1", True)]
 )
-def test_what_may_be_taken_for_a_wish_for_a_stream_is_one(stream: str, streams: bool) -> None:
+def test_any_sign_of_a_stream_counts_as_a_stream(stream: str, streams: bool) -> None:
     assert CHAT is not None
     assert KIND.open_body(CHAT, f'{{"model":"m","stream": {stream}}}'.encode())[0].streams is streams
     assert KIND.open_body(CHAT, b'{"model":"m"}')[0].streams is False

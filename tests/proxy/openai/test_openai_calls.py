@@ -220,7 +220,7 @@ async def test_every_documented_address_answers_and_takes_no_other_method(here: 
         assert refused.headers["allow"] == method
 
 
-async def test_an_answer_has_one_request_id_whatever_the_server_repeats(tmp_path: Path) -> None:
+async def test_a_response_has_one_request_id_even_if_the_server_repeats_it(tmp_path: Path) -> None:
     act = raw(head(b"X-Request-Id: mine", b"x-request-id: mine", b"content-length: 2"), b"{}")
     async with served(tmp_path, act, table=table(MODELS)) as here, here.caller() as caller:
         await caller.send(chat(x_request_id="mine"))

@@ -116,7 +116,7 @@ def test_events_come_while_the_next_are_made(here: Place) -> None:
     assert len(text.split()) == TOKENS
 
 
-def test_errors_are_those_that_the_client_knows(here: Place) -> None:
+def test_errors_have_the_classes_of_the_client(here: Place) -> None:
     def called(client: openai.OpenAI, name: str, **more: Any) -> None:
         client.chat.completions.create(model=name, messages=MESSAGES, max_tokens=5000, **more)
 
@@ -143,7 +143,7 @@ def test_errors_are_those_that_the_client_knows(here: Place) -> None:
     until(lambda: here.dynamo.in_flight("plain") == 0, 10)  # half a minute's worth of tokens
 
 
-def test_the_example_of_the_page_prints_what_it_says(here: Place) -> None:
+def test_the_example_has_the_output_of_the_page(here: Place) -> None:
     section = PAGE.split("\n## OpenAI's API\n")[1].split("\n## ")[0]
     [(program, shown)] = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", section, re.DOTALL)
     variables = os.environ | {"TIDEGATE_URL": f"http://{here.proxy.http}", "TIDEGATE_API_KEY": here.keys["reader"]}

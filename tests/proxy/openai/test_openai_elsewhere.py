@@ -75,13 +75,13 @@ async def test_long_bodies_that_fail_at_one_time_are_one_failure(tmp_path: Path)
         assert {reply.status for reply in replies} == {503}
 
 
-async def test_what_failed_long_ago_proves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_old_failure_proves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_request, "UNTAKEN_SECONDS", 0.0)
     async with served(tmp_path, says(503, NOT_READY, "plain"), table=table(MODELS), body_limit_bytes=8 << 20) as here:
         assert {(await here.ask(chat(size=2 << 20))).status for _ in range(3)} == {503}
 
 
-async def test_no_replica_is_proof_of_what_another_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_replica_proves_nothing_about_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forwarding, "AVOIDED_SECONDS", 0.0)
     act = says(503, NOT_READY)
     async with (
@@ -171,7 +171,7 @@ async def test_a_short_one_is_held_until_there_is_an_answer(tmp_path: Path) -> N
         await until(lambda: held.held < 50_000)
 
 
-async def test_who_are_told_that_a_model_is_lost_ask_together_which_there_are_and_read_no_list_without_end(
+async def test_callers_of_a_lost_model_share_one_query_for_a_bounded_list(
     tmp_path: Path,
 ) -> None:
     go_on, lists = asyncio.Event(), 0

@@ -235,7 +235,7 @@ async def test_a_stream_that_breaks_is_a_failure_in_metrics_and_log(
 
 
 @pytest.mark.anyio
-async def test_a_caller_that_leaves_before_the_usage_uses_what_had_come(tmp_path: Path) -> None:
+async def test_a_caller_that_leaves_before_the_usage_is_charged_the_received_tokens(tmp_path: Path) -> None:
     start = head(b"content-type: text/event-stream", b"transfer-encoding: chunked")
     word = b"%x\r\n%b\r\n" % (len(event(WORD)), event(WORD))
     async with served(tmp_path, raw(start, word * 90, pause=5), table=table(MODELS), access=limited(100)) as here:

@@ -52,7 +52,7 @@ def counted(server: Triton) -> int:
 @pytest.mark.parametrize(
     ("text", "binary", "compression"), [(True, False, "gzip"), (False, True, None), (True, True, "deflate")]
 )
-async def test_every_sequence_stays_where_it_began(
+async def test_every_sequence_stays_at_its_first_replica(
     real_triton: Triton, another_triton: Triton, tmp_path: Path, text: bool, binary: bool, compression: str | None
 ) -> None:
     import tritonclient.http as client

@@ -37,7 +37,7 @@ async def test_a_busy_replica_is_passed_over_for_the_next_in_rank(tmp_path: Path
         assert not third.acquires
 
 
-async def test_when_all_are_busy_the_caller_is_told_the_shortest_wait(tmp_path: Path) -> None:
+async def test_when_all_are_busy_the_response_has_the_shortest_wait(tmp_path: Path) -> None:
     async with sites(3, room=0) as here, estate(tmp_path, here) as front:
         for site, seconds in zip(here, (9.0, 2.25, 5.0), strict=True):
             site.retry_after = seconds
@@ -126,7 +126,7 @@ async def test_a_model_in_use_moves_before_its_replica_leaves(tmp_path: Path, wh
         await until(lambda: first.released == ["a"])
 
 
-async def test_a_replica_that_comes_gets_what_is_called_and_ranks_first_there_if_it_has_room(
+async def test_a_new_replica_gets_called_models_and_ranks_first_if_it_has_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidegate_proxy.residency.table.AGAIN_SECONDS", 0.3)

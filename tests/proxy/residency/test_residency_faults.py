@@ -31,7 +31,7 @@ def policy_of(here: Estate, site: Site) -> ReplicaLeases:
     return next(each for each in here.leases.table.replicas.values() if each.replica.address[0] == site.host)
 
 
-async def test_after_a_restart_every_lease_is_void_and_models_are_loaded_anew(tmp_path: Path) -> None:
+async def test_after_a_restart_every_lease_is_void_and_models_are_loaded_again(tmp_path: Path) -> None:
     async with sites(lease_seconds=30) as [site], estate(tmp_path, [site]) as here:
         for model in ("a", "b"):
             await here.call(model)
@@ -60,7 +60,7 @@ async def test_a_lost_model_is_recognised_in_a_response_in_any_pieces(tmp_path: 
         assert (reply.status, reply.problem, reply.json()["reason"]) == (503, "busy", "lost")
 
 
-async def test_a_policy_that_hangs_lets_leases_run_out_and_others_are_asked(tmp_path: Path) -> None:
+async def test_leases_of_a_hung_policy_expire_and_other_replicas_are_used(tmp_path: Path) -> None:
     async with sites(2, lease_seconds=0.5) as here, estate(tmp_path, here) as front:
         first, second = in_rank("a", here)
         assert at(await front.call("a")) == first.host
@@ -165,9 +165,7 @@ async def test_a_version_that_is_not_loaded_is_triton_s_to_refuse_and_puts_no_le
         assert policy.leases["b"].until > monotonic(), "the error did not concern the other model"
 
 
-async def test_a_grant_that_comes_as_its_replica_leaves_is_nobodys(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_grant_of_a_leaving_replica_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with sites(2, lease_seconds=30) as here, estate(tmp_path, here) as front:
         first, second = in_rank("a", here)
         leases = front.leases

@@ -63,7 +63,7 @@ def test_a_stream_has_leases_on_all_its_models_for_as_long_as_it_is_open(tmp_pat
         until(lambda: sorted(site.released) == ["echo", "other", "slow"])
 
 
-def test_a_streams_next_model_that_finds_no_room_where_the_stream_is_ends_it_with_busy(tmp_path: Path) -> None:
+def test_a_streams_next_model_without_memory_at_its_replica_ends_it_with_busy(tmp_path: Path) -> None:
     with plane(tmp_path) as (running, [site]):
         talk = Talk(running)
         talk.exchange()
@@ -75,7 +75,7 @@ def test_a_streams_next_model_that_finds_no_room_where_the_stream_is_ends_it_wit
         until(lambda: leases(running) == {"echo": 0})
 
 
-def test_what_is_only_looked_at_loads_nothing(tmp_path: Path) -> None:
+def test_an_inspection_loads_nothing(tmp_path: Path) -> None:
     with plane(tmp_path, resident={"many"}, refuses={"other": lease.Quarantined(why="it failed")}) as (running, [site]):
         channel, metadata = running.channel(), running.metadata()
         until(lambda: bool(site.renewals))

@@ -26,7 +26,7 @@ async def test_a_cold_model_is_loaded_by_the_first_call_and_warm_calls_send_no_l
         assert not site.wrong
 
 
-async def test_everybody_who_wants_a_cold_model_waits_for_one_load(tmp_path: Path) -> None:
+async def test_all_callers_of_a_cold_model_wait_for_one_load(tmp_path: Path) -> None:
     async with sites(load_seconds=0.3) as [site], estate(tmp_path, [site], concurrency=50) as here:
         replies = await asyncio.gather(*(here.call("a") for _ in range(100)))
         assert {reply.status for reply in replies} == {200}
@@ -56,7 +56,7 @@ async def test_so_many_may_wait_for_one_model_that_others_can_still_be_had(tmp_p
         assert here.leases.waiting == 0
 
 
-async def test_a_caller_who_leaves_does_not_end_the_load_of_others(tmp_path: Path) -> None:
+async def test_a_caller_that_leaves_does_not_end_the_load_of_others(tmp_path: Path) -> None:
     async with sites(load_seconds=0.4) as [site], estate(tmp_path, [site]) as here:
         async with here.caller() as first:
             await first.send(request("/v2/models/a/infer"))

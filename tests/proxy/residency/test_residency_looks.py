@@ -22,7 +22,7 @@ async def test_a_model_is_ready_when_a_call_could_be_answered_whether_it_is_load
         assert not any(site.acquires for site in here)
 
 
-async def test_a_model_is_not_ready_where_no_policy_answers_unless_it_is_leased(tmp_path: Path) -> None:
+async def test_a_model_is_ready_without_a_policy_only_if_it_is_leased(tmp_path: Path) -> None:
     async with sites(lease_seconds=30) as [site], estate(tmp_path, [site]) as here:
         await here.call("a")
         await site.policy.close()

@@ -33,7 +33,7 @@ def test_one_replica_more_or_less_moves_one_in_so_many_models(number: int) -> No
 
 
 @given(models, places)
-def test_warm_ones_come_first_then_the_rank_decides_and_those_that_leave_are_last(
+def test_warm_replicas_come_first_then_the_rank_decides_and_leaving_ones_are_last(
     model: str, found: dict[str, tuple[bool, bool]]
 ) -> None:
     table, replicas = LeaseTable(), {name: Replica(AF_INET, (name.split(":")[0], 8000)) for name in found}
@@ -57,7 +57,7 @@ def test_a_burst_makes_no_model_hot_and_a_load_that_lasts_does_until_calm_has_la
     assert CALM_SECONDS <= calm + 1 < CALM_SECONDS + 30
 
 
-def test_the_page_tells_when_a_model_is_hot() -> None:
+def test_the_page_shows_since_when_a_model_is_hot() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs/eviction.md").read_text("utf-8")
     assert f"{HOT_IN_FLIGHT:g} of its requests under way, or {HOT_A_SECOND:g} a second" in page
     assert (CALM, CALM_SECONDS) == (0.5, 60)

@@ -58,7 +58,7 @@ def is_lost(server: Triton, version: str = "") -> bool:
     return found[0]
 
 
-def test_a_model_that_is_not_loaded_is_told_from_a_version_that_never_was(explicit: Triton) -> None:
+def test_an_unloaded_model_differs_from_a_version_that_never_existed(explicit: Triton) -> None:
     assert is_lost(explicit)
     assert is_lost(explicit, "1")
     with client.InferenceServerClient(explicit.grpc) as control:

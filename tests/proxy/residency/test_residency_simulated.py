@@ -47,7 +47,7 @@ def test_no_request_is_ever_begun_at_a_replica_that_may_unload_its_model(world: 
 
 @settings(suppress_health_check=list(HealthCheck))
 @given(worlds)
-def test_a_call_that_comes_back_when_it_is_told_to_is_answered_in_the_end(world: World) -> None:
+def test_a_call_that_returns_after_retry_after_is_served_in_the_end(world: World) -> None:
     """More models than fit, each with one caller that then leaves it idle for a while: all callers get a turn."""
 
     async def caller(model: str) -> None:
@@ -66,7 +66,7 @@ def test_a_call_that_comes_back_when_it_is_told_to_is_answered_in_the_end(world:
     assert world.begun == 3 * len(MODELS)
 
 
-def test_in_fair_weather_nothing_is_refused_and_every_lease_is_given_back() -> None:
+def test_without_faults_nothing_is_refused_and_every_lease_is_released() -> None:
     world = World(7, replicas=3, proxies=2, room=9)
     world.loads, world.delays = (0.1, 1.0), [0.0, 0.001, 0.3]
     play(world, world.live(300.0), asyncio.sleep(2 * LEASE_SECONDS))

@@ -16,7 +16,7 @@ def put(folder: Path, number: int) -> None:
         (folder / "token").symlink_to("..data/token")
 
 
-def test_each_message_carries_the_token_of_now_and_the_last_one_where_that_cannot_be_read(
+def test_each_message_has_the_current_token_or_the_last_readable_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = LeaseToken(tmp_path / "token")

@@ -50,7 +50,7 @@ async def test_holders_and_waiters_of_a_model_are_shown(tmp_path: Path) -> None:
         assert held.holder in {holder for holder, _ in site.leases}
 
 
-async def test_a_model_whose_replicas_answer_nothing_is_unreachable_and_says_why(tmp_path: Path) -> None:
+async def test_a_model_with_silent_replicas_is_unreachable_with_the_reason(tmp_path: Path) -> None:
     async with sites() as [site], estate(tmp_path, [site]) as here:
         await site.policy.close()
         found = await seen(here)
@@ -65,7 +65,7 @@ async def test_a_model_whose_replicas_answer_nothing_is_unreachable_and_says_why
         assert 0 <= (datetime.now(UTC) - gone.since).total_seconds() < 30
 
 
-async def test_a_model_that_finds_no_room_waits_for_it_since_it_first_did_and_who_takes_it_is_named(
+async def test_a_model_without_memory_waits_since_its_first_request_and_the_holders_are_named(
     tmp_path: Path,
 ) -> None:
     async with sites(said={"b": "there is no room"}, starving={"b": 600.0}) as [site], estate(tmp_path, [site]) as here:

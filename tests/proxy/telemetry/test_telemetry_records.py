@@ -126,7 +126,7 @@ def test_a_call_that_waited_for_its_model_is_logged_however_many_went_well_just_
     assert log.wants(200, 5.03, seconds=1.5), "it was slow, wherever that was"
 
 
-def test_calls_that_waited_take_no_lines_from_those_that_failed() -> None:
+def test_waiting_calls_use_none_of_the_lines_of_failed_ones() -> None:
     log = CallLog()
     assert sum(log.wants(200, 5.0, seconds=1.0, waited=1.0) for _ in range(500)) == SLOW_A_SECOND + 1, (
         "and one that went well"

@@ -161,7 +161,7 @@ async def test_a_slow_index_is_queried_less_often_and_the_last_result_is_reporte
     assert here.pool.replicas[0].breaker.state(monotonic()) == "closed"
 
 
-async def test_a_replica_that_was_silent_is_looked_at_as_soon_as_it_is_back(
+async def test_a_silent_replica_is_checked_as_soon_as_it_is_back(
     here: RunningProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(load_watch, "ANSWER_SECONDS", 3.0)

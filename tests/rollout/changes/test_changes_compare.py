@@ -98,7 +98,7 @@ def test_other_fields_are_changed_in_place(kind: str, old: dict[str, Any], new: 
     assert change.verb == "changed"
 
 
-def test_a_replacement_says_what_to_do_for_datasets_and_what_will_happen_to_other_objects() -> None:
+def test_a_replacement_has_a_remedy_for_datasets_and_the_effect_on_other_objects() -> None:
     for kind in ("PersistentVolume", "PersistentVolumeClaim"):
         assert (
             "spec.storage cannot be changed in place, and datasets are protected: add a dataset with another name"
@@ -115,7 +115,7 @@ def test_data_of_an_immutable_config_map_makes_a_replacement() -> None:
     assert compare([old], [new])[0].immutable == ("data.a",)
 
 
-def test_what_is_dangerous_comes_first() -> None:
+def test_dangerous_changes_come_first() -> None:
     changes = compare([made("Service")], [made("ConfigMap")])
     assert [line.split()[0] for line in report({"stack": changes}).plain.splitlines()[1:]] == ["DELETED", "created"]
 

@@ -30,7 +30,7 @@ def both(case: Any) -> tuple[list[Object], list[Object]]:
 
 
 @pytest.mark.parametrize("name", LOST)
-def test_what_callers_and_teams_lose_is_shown(name: str) -> None:
+def test_losses_of_callers_and_teams_are_shown(name: str) -> None:
     before, after = both(LOST[name])
     change = permission_change(before, after)
     assert len(change.lost) == len(LOST[name]["lost"]), change.lost
@@ -121,7 +121,7 @@ def test_rights_to_one_model_are_compared_with_rights_to_the_same_model_alone(mo
     assert compared[0] < 10 * len(models)
 
 
-def test_losses_stand_in_the_verdict_on_the_page_and_on_the_screen() -> None:
+def test_losses_are_in_the_verdict_on_page_and_screen() -> None:
     before, after = both(LOST["a rate limit cut to a hundredth"])
     change = stack_change("dev-lab", before, after)
     line = "lets one caller send a model requests a minute: 1000 → 10"
@@ -205,7 +205,7 @@ def rename(tree: Object) -> None:
     ids=["shifted weights", "a moved repository", "another release", "a new name",
          "models that no longer fit together", "and that fit again", "a new version of a language model"],
 )  # fmt: skip
-def test_what_a_change_means_for_callers_is_shown(
+def test_the_effect_of_a_change_on_callers_is_shown(
     before: Any, after: Any, kind: str, grave: bool, says: list[str] | None
 ) -> None:
     found = [one for (of, _), one in notices(before(), after()).items() if of == kind]

@@ -113,7 +113,7 @@ def test_a_model_that_is_no_longer_served_is_as_loud_as_a_deletion() -> None:
     assert text.count("model b") == 1
 
 
-def test_a_dataset_that_is_replaced_comes_first_and_says_from_where_to_where() -> None:
+def test_a_replaced_dataset_comes_first_with_both_volumes() -> None:
     before = [made("Service", "gone"), volume("/old"), served("a")]
     text = page([changed(before, [volume("/new"), served()])], "x")
     assert text.startswith("**⚠️ 1 dataset REPLACED · 1 model NO LONGER SERVED · 1 stack")
@@ -133,7 +133,7 @@ def test_a_stack_that_is_no_longer_described_loses_nothing_in_its_cluster() -> N
     assert "NO LONGER SERVED" not in text
 
 
-def test_what_is_new_comes_first_then_what_else_stops_and_all_the_rest_is_a_count() -> None:
+def test_new_findings_come_first_then_other_mandatory_ones_and_the_rest_is_counted() -> None:
     def found(rule: str, severity: Level, name: str = "it", **words: str) -> Finding:
         return Finding(rule, severity, "Service", "ns", name, what="x", **words)
 
@@ -161,9 +161,7 @@ def test_a_line_names_few_stacks_and_counts_the_others() -> None:
 @pytest.mark.parametrize(
     ("stacks", "objects", "fields"), [(1, 1, 5_000), (1, 2_000, 1), (3, 120, 40), (300, 30, 3), (1, 1, 1)]
 )
-def test_a_page_of_any_change_fits_a_comment_and_says_where_all_of_it_is(
-    stacks: int, objects: int, fields: int
-) -> None:
+def test_a_page_of_any_change_fits_a_comment_and_links_to_all_of_it(stacks: int, objects: int, fields: int) -> None:
     def state(stack: int, value: int) -> list[Object]:
         names = [f"object-{stack}-{number}" for number in range(objects)]
         return [made("Thing", name, spec={f"field{n}": f"<{value}>|" * 5 for n in range(fields)}) for name in names]
@@ -177,7 +175,7 @@ def test_a_page_of_any_change_fits_a_comment_and_says_where_all_of_it_is(
     assert text.startswith(f"**✏️ {stacks} stack")
 
 
-def test_a_preview_that_failed_says_all_of_why() -> None:
+def test_a_failed_preview_has_the_whole_reason() -> None:
     lines = [f"{number}: {'long ' * 60}end" for number in range(50)]
     text = failed_page("it", "\n".join(lines))
     assert text.startswith("**⛔ There is no preview**\n")
@@ -187,7 +185,7 @@ def test_a_preview_that_failed_says_all_of_why() -> None:
 
 
 @pytest.mark.parametrize("message", ["\n".join("|" * 3_000 for _ in range(500)), "|" * 200_000, "ü" * 200_000])
-def test_what_does_not_fit_is_cut_and_the_end_says_that_it_failed(message: str) -> None:
+def test_a_long_page_is_cut_and_its_end_reports_the_failure(message: str) -> None:
     text = failed_page("it", message)
     assert LIMIT // 4 < size(text) <= LIMIT
     assert text.endswith("\n\n**⛔ This preview failed: nothing was compared.**\n")

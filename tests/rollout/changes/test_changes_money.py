@@ -47,7 +47,7 @@ def change(price: Any) -> StackChange:
     ],
     ids=["priced", "not priced"],
 )
-def test_a_stack_says_what_it_cost_and_costs(price: Any, costs: str, headline: str) -> None:
+def test_a_stack_shows_its_cost_before_and_after(price: Any, costs: str, headline: str) -> None:
     one = change(price)
     text = terminal_sections([one]).plain
     assert f"  dev-lab: {costs}\n" in text
@@ -58,7 +58,7 @@ def test_a_stack_says_what_it_cost_and_costs(price: Any, costs: str, headline: s
 
 
 @pytest.mark.parametrize("annotated", [True, False])
-def test_what_comes_up_in_a_namespace_that_is_there_takes_all_its_devices(annotated: bool) -> None:
+def test_a_new_stack_in_an_existing_namespace_adds_all_its_devices(annotated: bool) -> None:
     """`down` keeps the Namespace with its annotation. A Namespace of an admin has none."""
     after = replicas_of_small(2, PRICE)
     before = copy.deepcopy([item for item in after if item["kind"] in KEPT])
@@ -70,7 +70,7 @@ def test_what_comes_up_in_a_namespace_that_is_there_takes_all_its_devices(annota
     assert new.devices
 
 
-def test_what_does_not_change_or_is_no_longer_described_costs_the_same() -> None:
+def test_an_unchanged_or_removed_stack_costs_the_same() -> None:
     objects = replicas_of_small(1, PRICE)
     same, gone = stack_change("dev-lab", objects, objects), stack_change("old", objects, None)
     for one in (same, gone):

@@ -81,7 +81,7 @@ def limited(cpu: str, memory: str) -> Object:
     ],
     ids=["replicas", "strategy", "ready seconds", "another workload", "another unit", "another amount"],
 )
-def test_what_changes_no_pod_restarts_nothing(before: Object, after: Object, count: int) -> None:
+def test_a_change_outside_of_pods_restarts_nothing(before: Object, after: Object, count: int) -> None:
     assert len(restarts([before], [after])) == count
 
 
@@ -107,7 +107,7 @@ def test_a_replaced_workload_loses_all_pods_at_once() -> None:
         made("ScaledObject", "x", spec={"minReplicaCount": 1, "maxReplicaCount": 6}),
     ],
 )
-def test_an_autoscaler_says_between_how_many_pods_it_may_be(scaler: Object) -> None:
+def test_an_autoscaler_shows_its_range_of_pods(scaler: Object) -> None:
     scaler["spec"]["scaleTargetRef"] = {"kind": "StatefulSet", "name": "big-main"}
     restart = only([pool(None), scaler], [new_image(pool(None)), scaler])
     assert str(restart) == "1 to 6 pods, because of containers[triton].image"
@@ -131,7 +131,7 @@ def test_models_that_move_or_are_removed_are_reported() -> None:
     }
 
 
-def test_models_behind_what_several_pools_share_are_those_of_their_pools() -> None:
+def test_the_models_behind_a_shared_frontend_are_those_of_its_pools() -> None:
     table = json.loads(routing("preload", {"name": "a"})["data"]["routing.json"])
     table["servers"][0]["pools"][0]["host"] = "big-frontends.ns.svc"
     labels = {"tidegate.dev/server": "big", "tidegate.dev/pool": "frontends"}

@@ -77,7 +77,7 @@ def test_a_secret_shows_neither_when_it_comes_nor_goes_nor_changes(parts: dict[s
         ({"kind": "ConfigMap", "data": {"URL": "https://host.test:8443/path@v1"}}, "https://host.test:8443/path@v1"),
     ],
 )
-def test_what_is_no_secret_shows(parts: dict[str, Any], shown: str) -> None:
+def test_values_that_are_no_secrets_are_shown(parts: dict[str, Any], shown: str) -> None:
     assert shown in json.dumps(hidden(made(**parts)))
 
 
@@ -139,9 +139,7 @@ def test_every_look_that_the_guardrail_knows_is_tried_here() -> None:
         ("machine db.test login me password sesame", "sesame"),
     ],
 )
-def test_what_the_guardrail_knows_by_its_look_shows_neither_in_the_report_nor_on_the_page(
-    text: str, secret: str
-) -> None:
+def test_secrets_that_the_guardrail_recognises_are_hidden_in_report_and_page(text: str, secret: str) -> None:
     assert any(pattern.search(text) for _, pattern in KNOWN)
     for value in (text, f"see {text} there", f"one\n{text}\ntwo"):
         one, other = made(spec={"note": "none"}), made(spec={"note": value})
@@ -167,7 +165,7 @@ _TREES = st.recursive(
 
 
 @given(tree=st.dictionaries(st.sampled_from(["spec", "data", "kind", "metadata"]), _TREES))
-def test_an_object_keeps_its_shape_whatever_is_in_it(tree: dict[str, Any]) -> None:
+def test_an_object_keeps_its_shape_with_any_content(tree: dict[str, Any]) -> None:
     def shape(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: shape(inner) for key, inner in value.items()}

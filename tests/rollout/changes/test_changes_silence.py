@@ -148,7 +148,7 @@ def test_resolving_keeps_every_key_of_what_becomes_arguments() -> None:
         assert kind.model_fields.keys() - args.model_fields.keys() <= {"formerly"}
 
 
-def test_what_no_object_needs_is_rendered_with_the_namespace() -> None:
+def test_keys_without_another_object_are_rendered_with_the_namespace() -> None:
     for looked in (rich()["inference"], rich()["everything"]):
         for stack in looked.stacks.values():
             (namespace,) = (item for item in looked.objects(stack.name) if item["kind"] == "Namespace")

@@ -20,7 +20,7 @@ DEFINITIONS = [ROOT / "stacks/inference.yaml", *sorted((ROOT / "tests/definition
 
 
 @pytest.mark.parametrize("path", DEFINITIONS, ids=lambda path: path.stem)
-def test_a_new_stack_takes_and_costs_what_the_definition_asks_for(path: Path) -> None:
+def test_a_new_stack_has_the_devices_and_cost_of_its_definition(path: Path) -> None:
     definition = read_definition(path)
     for stack in definition.stacks:
         change = stack_change(stack.name, None, render(stack, definition).objects)
@@ -43,7 +43,7 @@ _JUNK = st.recursive(
 
 @examples(60)
 @given(spec=_JUNK, other=_JUNK)
-def test_what_a_hand_broke_is_no_reason_to_fail(spec: Any, other: Any) -> None:
+def test_manual_damage_is_no_reason_to_fail(spec: Any, other: Any) -> None:
     before, after = ([made("StatefulSet", "w", spec=junk), made("ConfigMap", "x", data=junk)] for junk in (spec, other))
     restarts(before, after)
     notices(before, after)

@@ -70,7 +70,7 @@ def test_new_permissions_to_call_are_listed_by_caller_and_models() -> None:
     assert new == Grant("group a", "infer", "two of s", False), "a new model"
 
 
-def test_what_is_weaker_stands_first_and_never_under_a_tick() -> None:
+def test_weaker_protection_comes_first_and_never_has_a_tick() -> None:
     before, after = [namespace(PROD)], [namespace({**PROD, "gate": {"settleSeconds": 60, "alerts": {}}})]
     change = stack_change("prod-east", before, after)
     text = page([change], "A preview")
@@ -122,7 +122,7 @@ def test_more_permissions_are_reported_and_the_opposite_change_is_not(name: str)
     assert sentences(after, before) == []
 
 
-def test_what_goes_or_comes_with_its_pods_weakens_nothing() -> None:
+def test_policies_that_change_together_with_their_pods_weaken_nothing() -> None:
     """A pool with its network entries and budget, and a renamed network entry."""
     pool = {"servers/main/pools/third": {"loading": {"mode": "preload"}, "placement": {"kind": "cpu"}}}
     way = {"by": ["servers"], "cidr": "198.51.100.0/24"}

@@ -38,7 +38,7 @@ def full_cuts(label: str) -> Iterator[mig_parted.Cut]:
 
 
 @pytest.mark.parametrize(("label", "name"), [*LABELS.items(), *((label, None) for label in UNKNOWN)])
-def test_a_node_label_tells_its_product_and_no_other_gpu_is_taken_for_one(label: str, name: str | None) -> None:
+def test_a_node_label_identifies_its_product_and_no_other(label: str, name: str | None) -> None:
     found = gpu_product(label)
     assert (found.name if found else None) == name
 

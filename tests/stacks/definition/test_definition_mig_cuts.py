@@ -70,7 +70,7 @@ def fewest_by_search(wanted: tuple[int, ...]) -> int:
 
 
 @pytest.mark.parametrize("product", SHAPES, ids=lambda product: product.name)
-def test_counting_says_of_every_layout_what_trying_all_places_says(product: GpuProduct) -> None:
+def test_counting_agrees_with_trying_all_places_for_every_layout(product: GpuProduct) -> None:
     fitting = 0
     media = [profile for profile in product.profiles if "+me" in profile][:2]
     for counts in itertools.product(*[range(4)] * len(product.plain), *[range(3)] * len(media)):
@@ -112,13 +112,13 @@ def test_the_cut_that_is_proposed_fits_and_leaves_out_no_slice_that_would_fit_to
     assert not any(is_placed(A100, most + Counter({each: 1})) for each in slices if most[each] < slices[each])
 
 
-def test_what_no_slice_can_be_cut_from_is_said_in_compute_and_memory_slices() -> None:
+def test_the_uncut_rest_is_in_compute_and_memory_slices() -> None:
     assert unused(A100, {"1g.10gb": 7}) == (0, 1)
     assert unused(A100, {"3g.40gb": 2}) == (1, 0)
     assert unused(A100, {"4g.40gb": 1, "3g.40gb": 1}) == (0, 0)
     assert words({"3g.40gb": 1, "1g.10gb": 4}) == "1 × 3g.40gb + 4 × 1g.10gb"
 
 
-def test_a_profile_that_the_gpu_has_not_is_named_with_those_that_it_has() -> None:
+def test_an_unknown_profile_of_a_gpu_is_named_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"A100-80GB has no MIG profile 1g\.5gb. It has 1g\.10gb, .*7g\.80gb"):
         stand_on(A100, {"1g.5gb": 1}, 1)

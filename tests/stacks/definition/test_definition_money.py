@@ -7,7 +7,7 @@ from stacks.definition.money import HOURS_A_MONTH, Cost, Hourly, cost, differenc
 A100, H100 = "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3"
 
 
-def test_of_several_products_the_dearest_counts_and_one_without_a_price_makes_it_unknown() -> None:
+def test_the_most_expensive_product_counts_and_a_missing_price_makes_the_cost_unknown() -> None:
     prices: Hourly = {A100: {"gpu": 4.0, "1g.10gb": 0.6}, H100: {"gpu": 7.0}, "NVIDIA-L4": {"time-slicing": None}}
     assert price_of(prices, "gpu") == 7
     assert price_of(prices, "gpu", A100) == 4
@@ -23,7 +23,7 @@ def test_hours_of_different_slices_are_not_added_up() -> None:
     assert difference(small, small + large) == "+1,460 device hours"
 
 
-def test_a_month_is_730_hours_and_what_has_no_price_counts_in_device_hours() -> None:
+def test_a_month_is_730_hours_and_devices_without_a_price_count_in_hours() -> None:
     assert HOURS_A_MONTH == 8760 / 12
     assert str(cost(1, 5.12 * 2 / 7, "USD")) == "$1,068"
     assert str(cost(2, None, "USD")) == "1,460 device hours"
@@ -36,7 +36,7 @@ def test_a_month_is_730_hours_and_what_has_no_price_counts_in_device_hours() -> 
     ("amount", "signed", "words"),
     [(1067.9, False, "$1,068"), (-20, False, "-$20"), (20, True, "+$20"), (0.2, True, "$0"), (-0.2, True, "$0")],
 )
-def test_amounts_are_whole_and_have_a_sign_where_it_says_something(amount: float, signed: bool, words: str) -> None:
+def test_amounts_are_whole_and_differences_have_a_sign(amount: float, signed: bool, words: str) -> None:
     assert money(amount, signed=signed) == words
     assert money(1e6, "CHF", signed=True) == "+1,000,000 CHF"
 

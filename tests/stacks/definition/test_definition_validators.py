@@ -22,14 +22,14 @@ CASES = {**VALIDATORS, **read_cases(FOLDER / "fields.yaml"), **read_cases(FOLDER
 
 
 @pytest.mark.parametrize(("_", "case"), each("refused", CASES))
-def test_what_a_validator_refuses_is_said_once_where_it_stands(_: str, case: dict[str, Any]) -> None:
+def test_a_refusal_of_a_validator_is_reported_once_with_its_line(_: str, case: dict[str, Any]) -> None:
     says = case.get("says", "")
     for part in [says] if isinstance(says, str) else says:
         assert_refused(edited_at(case["change"]), case.get("at", ""), part)
 
 
 @pytest.mark.parametrize(("_", "change"), each("accepted", CASES))
-def test_what_a_validator_accepts_is_let_through(_: str, change: dict[str, Any]) -> None:
+def test_values_that_a_validator_accepts_pass(_: str, change: dict[str, Any]) -> None:
     assert [each for each in problems(edited_at(change)) if each.severity == "error"] == []
 
 
@@ -56,6 +56,6 @@ def test_a_quantity_has_the_value_that_kubernetes_gives_it(quantity: str, count:
 
 
 @pytest.mark.parametrize("quantity", ["", "1 Gi", "Gi", "1e3", "+1", "-1", "1GiB", "0x1", "1_000", "१", "1\n", "1Gi\n"])
-def test_what_is_no_quantity_has_no_value(quantity: str) -> None:
+def test_an_invalid_quantity_has_no_value(quantity: str) -> None:
     with pytest.raises(ValueError, match="is not a Kubernetes quantity"):
         quantity_value(quantity)

@@ -18,7 +18,7 @@ def refusal(path: Path | str) -> Problem:
     return problem
 
 
-def test_a_missing_file_suggests_a_near_name_and_what_is_no_file_is_one_problem(tmp_path: Path) -> None:
+def test_a_missing_file_suggests_a_near_name_and_a_directory_is_one_problem(tmp_path: Path) -> None:
     (tmp_path / "inference.yaml").touch()
     problem = refusal(tmp_path / "inferense.yaml")
     assert "no such file" in problem.what
@@ -31,7 +31,7 @@ def test_a_missing_file_suggests_a_near_name_and_what_is_no_file_is_one_problem(
     assert "cannot be read" in refusal("x" * 5_000).what
 
 
-def test_what_the_system_refuses_is_one_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_system_is_one_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = Mock(side_effect=PermissionError(13, "Permission denied"))
     monkeypatch.setattr("os.listdir", refused)
     assert "no such file" in refusal(tmp_path / "f.yaml").what
@@ -49,7 +49,7 @@ def test_what_the_system_refuses_is_one_problem(tmp_path: Path, monkeypatch: pyt
         (b"\x89PNG\r\n\x1a\n", "byte 0x89 at offset 0 (line 1)"),
     ],
 )
-def test_junk_is_named_for_what_it_is(tmp_path: Path, data: bytes, words: str) -> None:
+def test_invalid_files_are_reported_by_their_kind(tmp_path: Path, data: bytes, words: str) -> None:
     path = tmp_path / "f.yaml"
     path.write_bytes(data)
     problem = refusal(path)

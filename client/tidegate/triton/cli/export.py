@@ -18,7 +18,7 @@ def export(
         ),
     ] = None,
     tolerance: Annotated[float, Option(min=0, help="Maximum relative difference of numbers (absolute near 0).")] = 1e-4,
-    name: Annotated[Text, Option(help="Name of the model. Default: the directory's name.")] = None,
+    name: Annotated[Text, Option(help="Name of the model. Default: the directory's.")] = None,
     max_batch_size: Annotated[int, Option(metavar="N", min=0, help="The largest batch, 0 for none.")] = 64,
     trusted: Annotated[bool, Option("--trusted", help="Load a pickle, which runs its code.")] = False,
     json: Json = False,

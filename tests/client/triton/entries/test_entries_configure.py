@@ -68,9 +68,7 @@ def test_files_and_options_give_one_configuration(reading: Reading, options: dic
         (UNTOLD, {"inputs": ["a:FP32:3x4"]}, "are not dimensions"),
     ],
 )
-def test_what_does_not_fit_or_makes_no_sense_is_refused(
-    reading: Reading, options: dict[str, Any], message: str
-) -> None:
+def test_contradictory_or_invalid_settings_are_refused(reading: Reading, options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         complete(reading, "m", Options(**options))
     assert message in str(caught.value)

@@ -59,7 +59,9 @@ def message(
         (X + 'input { name: "w" data_type: TYPE_FP32 dims: [ 1 ] optional: true }' + Y, [3], [2]),
     ],
 )
-def test_what_the_backend_takes_is_fine(tmp_path: Path, config: str, x: list[Any], y: list[Any]) -> None:
+def test_contents_that_the_backend_accepts_have_no_findings(
+    tmp_path: Path, config: str, x: list[Any], y: list[Any]
+) -> None:
     assert message(tmp_path, config, x, y) == []
 
 
@@ -93,7 +95,7 @@ def test_what_the_backend_takes_is_fine(tmp_path: Path, config: str, x: list[Any
         ),
     ],
 )
-def test_what_the_backend_refuses_is_an_error(
+def test_contents_that_the_backend_refuses_are_errors(
     tmp_path: Path, config: str, x: list[Any], y: list[Any], expected: str
 ) -> None:
     found = [each for each in message(tmp_path, config, x, y) if "error" in each.split("\n")[0]]
@@ -102,7 +104,7 @@ def test_what_the_backend_refuses_is_an_error(
     assert "1/model.onnx has" in found[0]
 
 
-def test_an_input_that_is_not_declared_is_an_error_and_those_that_triton_fills_are_declared(tmp_path: Path) -> None:
+def test_an_undeclared_input_is_an_error_but_triton_declares_control_inputs(tmp_path: Path) -> None:
     control = 'sequence_batching { control_input { name: "%s" control { kind: CONTROL_SEQUENCE_START '
     control += "int32_false_true: [ 0, 1 ] } } }"
     batch = (["batch", 3], ["batch", 2], ("start",))
@@ -151,7 +153,7 @@ def test_a_file_that_is_no_model_is_an_error(tmp_path: Path, content: bytes) -> 
         read_tensors(tmp_path / "m" / "1" / "model.onnx")
 
 
-def test_what_cannot_be_compared_is_a_warning(tmp_path: Path) -> None:
+def test_unreadable_contents_are_a_warning(tmp_path: Path) -> None:
     odd = helper.make_tensor_sequence_value_info("x", TensorProto.FLOAT, [1])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
     graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", [odd], [y])

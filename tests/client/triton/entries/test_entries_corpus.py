@@ -83,11 +83,11 @@ def load(client: grpc.InferenceServerClient, name: str, seconds: float = LOAD_SE
     return ""
 
 
-def test_what_is_found_is_what_was_expected(repository: Path) -> None:
+def test_an_entry_has_the_expected_findings(repository: Path) -> None:
     assert described(repository) == EXPECTED.read_text("utf-8")
 
 
-def test_what_is_found_goes_with_the_kind_of_the_entry(findings: Found) -> None:
+def test_findings_match_the_kind_of_the_entry(findings: Found) -> None:
     assert [name for name in names(GOOD) if findings[name]] == []
     assert [name for name in names(IGNORED) if not findings[name] or errors(findings[name])] == []
     assert [name for name in names(ELSEWHERE) if errors(findings[name])] == []

@@ -33,7 +33,7 @@ def test_a_files_name_determines_the_framework(tmp_path: Path, name: str) -> Non
 
 
 @pytest.mark.parametrize(("name", "content", "advice"), REFUSED, ids=[name for name, _, _ in REFUSED])
-def test_what_triton_cannot_serve_is_refused_with_advice(
+def test_a_format_that_triton_cannot_serve_is_refused_with_a_remedy(
     tmp_path: Path, name: str, content: bytes, advice: str
 ) -> None:
     (tmp_path / name).write_bytes(content)
@@ -61,7 +61,7 @@ def test_a_pickle_is_never_loaded_and_a_program_never_run(tmp_path: Path) -> Non
     assert not (tmp_path / "sprung").exists()
 
 
-def test_what_is_no_model_to_make_an_entry_of_is_refused(tmp_path: Path) -> None:
+def test_files_that_are_no_model_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "model.onnx")
     (tmp_path / "entry").mkdir()
     (tmp_path / "entry" / "config.pbtxt").write_text("")

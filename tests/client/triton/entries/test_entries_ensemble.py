@@ -24,7 +24,7 @@ DIAMOND = (
 )
 
 
-def test_shapes_meet_where_one_side_leaves_them_open(tmp_path: Path) -> None:
+def test_shapes_match_if_one_side_leaves_them_open(tmp_path: Path) -> None:
     def found(one: ModelConfig, last: ModelConfig) -> list[str]:
         return [finding.what for finding in errors(check_entry(whole, models={"one": one, "last": last}))]
 

@@ -34,14 +34,14 @@ def test_an_entry_has_its_name_files_and_versions(folder: Path) -> None:
     assert read_entry(folder, "staged").name == "staged"
 
 
-def test_an_entry_is_named_as_its_folder_is_called_here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entry_has_the_name_of_its_directory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder.parent / "alias").symlink_to(folder)
     assert read_entry(folder.parent / "alias").name == "alias"
     monkeypatch.chdir(folder)
     assert read_entry(Path()).name == read_entry(Path("1/..")).name == "fraud"
 
 
-def test_what_is_no_folder_is_a_usage_error(folder: Path) -> None:
+def test_a_path_that_is_no_directory_is_a_usage_error(folder: Path) -> None:
     for wrong in (folder / "nowhere", folder / "config.pbtxt"):
         with pytest.raises(UsageError, match=str(wrong)):
             read_entry(wrong)
@@ -59,7 +59,7 @@ def test_links_and_pipes_are_named_and_never_followed(folder: Path, tmp_path: Pa
     assert len(read.files) == 3
 
 
-def test_a_model_or_a_folder_in_the_place_of_the_config_is_not_read(folder: Path) -> None:
+def test_a_model_or_directory_instead_of_the_configuration_is_not_read(folder: Path) -> None:
     with (folder / "config.pbtxt").open("wb") as file:
         file.truncate(MAX_CONFIG_BYTES + 1)
     (problem,) = check_entry(folder)

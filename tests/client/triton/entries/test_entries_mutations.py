@@ -132,7 +132,7 @@ def test_a_change_to_an_entry_of_another_backend_is_noticed_unless_it_is_right_t
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["batches", "sequences"])
-def test_what_a_check_does_not_notice_a_real_triton_takes(name: str, tmp_path: Path) -> None:
+def test_a_real_triton_accepts_each_mutation_that_the_check_accepts(name: str, tmp_path: Path) -> None:
     models = tmp_path / "models"
     silent = {number: what for number, (what, found) in enumerate(written(name, models, {})) if not errors(found)}
     assert silent

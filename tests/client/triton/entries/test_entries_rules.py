@@ -111,7 +111,7 @@ RELEASES: tuple[tuple[str, Files, str, str], ...] = (
 
 
 @pytest.mark.parametrize(("config", "files", "before", "since"), RELEASES)
-def test_what_a_release_does_not_know_is_an_error_for_it_and_for_no_other(
+def test_a_field_that_a_release_lacks_is_an_error_for_that_release_only(
     config: str, files: Files, before: str, since: str, tmp_path: Path
 ) -> None:
     own = entry(tmp_path, config, files)

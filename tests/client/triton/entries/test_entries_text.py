@@ -55,7 +55,7 @@ dynamic_batching <
 
 
 @given(CONFIG)
-def test_what_is_written_is_read_the_same(config: ModelConfig) -> None:
+def test_written_text_is_read_back(config: ModelConfig) -> None:
     read = read_config(config_text(config))
     assert read.problems == ()
     assert read.config == config
@@ -72,7 +72,7 @@ def test_what_is_written_is_read_the_same(config: ModelConfig) -> None:
         ("output[0]", 1),
     ],
 )  # fmt: skip
-def test_a_field_has_its_line_or_that_of_what_it_is_within(path: str, line: int) -> None:
+def test_a_field_has_its_line_or_its_parents(path: str, line: int) -> None:
     read = read_config(FIELDS)
     assert read.problems == ()
     assert read.line(path) == line
@@ -115,7 +115,7 @@ def test_a_field_in_the_wrong_place_is_reported_with_the_right_one(text: str, sa
     assert says in problem.why + problem.do
 
 
-def test_texts_of_any_size_are_gone_through_once_and_those_of_slips_given_up_early() -> None:
+def test_texts_of_any_size_are_read_once_and_broken_ones_end_early() -> None:
     begun = time.process_time()  # not the time of other processes
     assert len(read_config("a: 1\n" * 20_000).problems) == 50
     assert len(read_config("x { " * 20_000).problems) == 1

@@ -83,7 +83,7 @@ def test_files_arrive_byte_for_byte_and_can_be_read_by_a_server(tmp_path: Path) 
     assert not (alone.folder / "1" / "model.py").is_symlink()
 
 
-def test_nothing_that_is_there_is_overwritten(tmp_path: Path) -> None:
+def test_existing_files_are_not_overwritten(tmp_path: Path) -> None:
     made = make("made", DOUBLE, tmp_path)
     before = (made.folder / "config.pbtxt").stat()
     with pytest.raises(UsageError, match="not overwritten\n  do: remove it"):
@@ -118,7 +118,7 @@ def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert os.listdir(tmp_path) == []
 
 
-def test_what_triton_would_refuse_or_makes_no_sense_is_not_made(tmp_path: Path) -> None:
+def test_an_entry_that_triton_would_refuse_is_not_written(tmp_path: Path) -> None:
     gap = Options(["image__0:FP32:3", "mask__2:FP32:2"], SCRIPT.outputs)
     with pytest.raises(UsageError, match=r"Triton would refuse this entry[^$]*config.pbtxt:\d+: error: "):
         make("made", FILES / "script.pt", tmp_path, gap)
@@ -137,7 +137,7 @@ def test_a_framework_can_be_chosen_and_possible_batches_are_suggested(tmp_path: 
         assert any("--max-batch-size" in note for note in notes) is offered
 
 
-def test_a_real_triton_loads_what_was_made_as_it_was_written_and_it_answers(tmp_path: Path) -> None:
+def test_a_real_triton_loads_a_written_entry_unchanged_and_it_predicts(tmp_path: Path) -> None:
     try:
         installed()
     except CannotBeHadError as error:

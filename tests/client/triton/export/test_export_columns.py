@@ -36,7 +36,7 @@ def test_columns_in_another_order_and_among_others_give_the_same_entry(tmp_path:
     assert answers_its_golden_request(entries[1])
 
 
-def test_a_column_that_is_called_otherwise_is_refused_with_both_lists(tmp_path: Path) -> None:
+def test_a_column_with_another_name_is_refused_with_both_lists(tmp_path: Path) -> None:
     source, given = sklearn_model(tmp_path), csv(table().rename(columns={"age": "years"}), tmp_path)
     message = refused(tmp_path, source, "--input", given, "--trusted")
     assert "the inputs lack columns of the model: age" in message

@@ -161,6 +161,6 @@ def test_contradictions_are_refused(
     assert message in refused(tmp_path, source(tmp_path), *inputs, *words)
 
 
-def test_a_folder_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
+def test_an_existing_directory_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "new" / "made").mkdir(parents=True)
     assert "is not overwritten" in refused(tmp_path, trained(tmp_path), "--input", sample(tmp_path))

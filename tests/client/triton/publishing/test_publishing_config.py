@@ -46,7 +46,7 @@ def test_it_names_the_versions_that_are_served_and_the_aliases_as_the_proxy_read
     assert read_published(text) == Published(9, (9,), {})
 
 
-def test_files_of_the_version_folder_are_named_where_the_owner_has_them() -> None:
+def test_files_are_named_by_the_owners_paths() -> None:
     config = parsed(published_config(OWNERS, model="m", owner=12, served=[12], aliases={}))
     assert [output.label_filename for output in config.output] == ["labels.txt", "12/labels.txt"]
     message = {key: config.parameters[key].string_value for key in config.parameters}

@@ -47,7 +47,7 @@ def victim(tmp_path: Path) -> Path:
     ],
     ids=["missing", "stray", "truncated", "link", "folder link", "pipe"],
 )
-def test_what_is_not_what_was_registered_never_comes_in(
+def test_files_that_differ_from_the_registered_ones_are_never_published(
     root: Path, repository: Repository, spoilt: Callable[[Path], object], message: str
 ) -> None:
     with repository.lock("m", "a test"):
@@ -62,7 +62,7 @@ def test_what_is_not_what_was_registered_never_comes_in(
 @pytest.mark.parametrize(
     "path", ["1/.entry/config.pbtxt", "2/model.py", "1", "99999999999999999999/x", "2024-11-01/x", "-1/x", " 1/x"]
 )
-def test_an_entry_that_would_lie_where_versions_do_is_refused(root: Path, path: str) -> None:
+def test_an_entry_with_the_path_of_versions_is_refused(root: Path, path: str) -> None:
     hostile = Entry({path: b"", "config.pbtxt": ONE.files["config.pbtxt"]})
     with pytest.raises(IntegrityError, match="the entry has"):
         publish(root, hostile, 1)
@@ -92,7 +92,7 @@ def test_links_in_a_repository_are_not_followed(root: Path, repository: Reposito
     [".tidegate", ".tidegate/models", ".tidegate/models/m", *(f".tidegate/models/m/{name}" for name in (
         "trash", "staged", "staged/2", "lease")), "models/m/2", "models/m/notes", "models/m/1/.entry"],
 )  # fmt: skip
-def test_a_link_in_the_place_of_a_folder_is_refused(root: Path, victim: Path, place: str) -> None:
+def test_a_link_instead_of_a_directory_is_refused(root: Path, victim: Path, place: str) -> None:
     publish(root, ONE, 1)
     before = tree(victim)
     laid = root.parent / place
@@ -108,7 +108,7 @@ def test_a_link_in_the_place_of_a_folder_is_refused(root: Path, victim: Path, pl
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["a folder without a configuration", "no folder"])
-def test_a_version_never_comes_where_servers_may_load_it_before_its_configuration(root: Path, before: bool) -> None:
+def test_a_version_never_appears_before_its_configuration(root: Path, before: bool) -> None:
     if before:
         (root / "m").mkdir()
     seen = []
@@ -150,7 +150,7 @@ def test_a_version_comes_by_one_rename_when_all_of_it_is_on_the_disk(
     assert f"{root}/m" in happened[len(before) :]
 
 
-def test_what_the_configuration_may_need_stays(root: Path, repository: Repository) -> None:
+def test_files_that_the_configuration_can_name_stay(root: Path, repository: Repository) -> None:
     publish(root, ONE, 1)
     publish(root, TWO, 2, [1, 2])
     with repository.lock("m", "a test"):
@@ -200,7 +200,7 @@ def test_strays_are_found(root: Path, repository: Repository) -> None:
     assert repository.differences("m", 2, TWO.manifest) == ["2/weights/stray is in no manifest"]
 
 
-def test_what_is_missing_or_changed_is_found_to_the_byte(root: Path, repository: Repository) -> None:
+def test_every_missing_or_changed_byte_is_found(root: Path, repository: Repository) -> None:
     publish(root, ONE, 1)
     (root / "m" / "labels.txt").unlink()
     (stray,) = repository.strays("m", {1: ONE.manifest})
@@ -219,7 +219,7 @@ def test_what_is_missing_or_changed_is_found_to_the_byte(root: Path, repository:
 
 
 @pytest.mark.parametrize("umask", [0o002, 0o077], ids=oct)
-def test_all_users_can_read_it_whatever_the_umask(root: Path, umask: int) -> None:
+def test_all_users_can_read_it_under_any_umask(root: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
         publish(root, ONE, 1)
@@ -260,7 +260,7 @@ def test_a_file_that_could_be_run_can_be_run_wherever_triton_reads_it(
             assert bool(place.stat().st_mode & 0o111) == (path in programs), place
 
 
-def test_a_configuration_is_newer_than_the_previous_one_whatever_the_clocks(root: Path) -> None:
+def test_a_configuration_is_newer_than_the_previous_one_despite_wrong_clocks(root: Path) -> None:
     publish(root, ONE, 1)
     ahead = (root / "m" / "config.pbtxt").stat().st_mtime_ns + 3600 * 10**9
     os.utime(root / "m" / "config.pbtxt", ns=(ahead, ahead))
@@ -268,7 +268,7 @@ def test_a_configuration_is_newer_than_the_previous_one_whatever_the_clocks(root
     assert (root / "m" / "config.pbtxt").stat().st_mtime_ns > ahead
 
 
-def test_a_repository_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+def test_a_missing_repository_is_not_created(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="does not exist"):
         open_repository(tmp_path / "not-mounted")
 

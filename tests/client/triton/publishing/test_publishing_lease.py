@@ -68,7 +68,7 @@ def is_free(store: Store) -> bool:
         return False
 
 
-def test_another_publisher_learns_who_holds_it_until_it_is_given_back(store: Store) -> None:
+def test_another_publisher_sees_the_holder_until_the_release(store: Store) -> None:
     with lease(store, "Ada").held():
         with pytest.raises(
             BusyError, match=r"Ada has been publishing since 2\d\d\d-\S+ \(process \d+ on \S+\)"

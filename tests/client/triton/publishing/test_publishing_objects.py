@@ -111,7 +111,7 @@ def test_a_missing_bucket_or_store_is_reported(url: str, monkeypatch: pytest.Mon
         open_repository(url).models()
 
 
-def test_the_urls_are_those_that_triton_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_urls_are_those_that_triton_accepts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
     for where in ("s3://bucket", "s3://bucket/some", "s3://https://minio.example:9000/bucket/some", "s3://minio:9000/b",
                   "gs://bucket/some", "as://account/container"):  # fmt: skip

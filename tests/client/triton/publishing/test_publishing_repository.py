@@ -49,7 +49,7 @@ def test_no_version_is_ever_overwritten(where: Path | str, repository: Repositor
     assert content(repository).items() >= after.items()
 
 
-def test_names_and_paths_that_climb_are_none(where: Path | str, repository: Repository) -> None:
+def test_names_and_paths_that_leave_the_repository_are_invalid(where: Path | str, repository: Repository) -> None:
     publish(where, ONE, 1)
     for name in ("..", ".", "../m", "a/b", "/etc", "", ".hidden", "a\0b", "a b", "é", "x" * 128):
         for use in (repository.versions, repository.files, repository.config):
@@ -82,7 +82,7 @@ def test_configurations_name_only_versions_that_are_there(where: Path | str, rep
     assert repository.config("m") == config(ONE, 1, [1])
 
 
-def test_what_serves_is_not_removed_and_what_does_not_is_gone_at_once(where: Path | str) -> None:
+def test_a_served_version_is_not_removed_and_another_immediately_is(where: Path | str) -> None:
     publish(where, ONE, 1)
     publish(where, TWO, 2, [1, 2])
     with changing(where) as repository:

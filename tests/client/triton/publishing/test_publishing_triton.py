@@ -29,7 +29,7 @@ def without_labels(of: Entry) -> Entry:
     return Entry(files | {"config.pbtxt": text}, of.model)
 
 
-def test_what_served_before_is_not_loaded_again_when_only_the_served_versions_change(real: Polling) -> None:
+def test_a_change_of_served_versions_reloads_none_of_the_others(real: Polling) -> None:
     one, two = without_labels(entry(1, "grows")), without_labels(entry(2, "grows"))
     publish(real.root, one, 1, prod=1)
     publish(real.root, two, 2, [1, 2], prod=1)
@@ -99,7 +99,7 @@ def test_a_withdrawn_model_is_unloaded_during_a_second_load_and_comes_back(real:
 
 
 @pytest.mark.thorough
-def test_a_closed_configuration_keeps_triton_from_what_comes_file_by_file(real: Polling) -> None:
+def test_a_closed_configuration_keeps_triton_from_incomplete_versions(real: Polling) -> None:
     """This is how a repository in an object store adds a model. This Triton reads only directories."""
     of = without_labels(entry(5, "closed"))
     text = config(of, 5, [5])

@@ -105,7 +105,7 @@ def test_it_keeps_its_place_until_it_is_called_and_a_timer_that_has_stopped_is_w
     assert ahead(world) == ["a"]
 
 
-def test_one_that_is_there_when_its_load_would_begin_is_kept_for_the_call_too() -> None:
+def test_a_loaded_model_is_kept_for_a_foreseen_call() -> None:
     world = with_timer()
     call(world, "a")
     to(world, world.now + PERIOD - 2.0)
@@ -113,7 +113,7 @@ def test_one_that_is_there_when_its_load_would_begin_is_kept_for_the_call_too() 
     assert 0.0 < (world.listed("a").evictable_in or 0.0) <= 2.0 + 2.0 + 0.02 * PERIOD
 
 
-def test_what_was_called_is_kept_no_longer_than_any_other() -> None:
+def test_a_called_model_is_kept_no_longer_than_any_other() -> None:
     world = with_timer(period=10 * PERIOD)
     to(world, 60 * PERIOD - 2.0)
     warm(world)
@@ -187,7 +187,7 @@ def of_a_new_version() -> World:
         leased, just_used, pinned, under_another_policy, beside_a_load_that_is_measured, of_a_new_version,
     ],
 )  # fmt: skip
-def test_nothing_goes_for_what_is_not_foreseen_or_would_cost_more_or_is_left_to_its_callers(
+def test_nothing_is_evicted_for_unforeseen_or_costlier_loads(
     world: Callable[[], World],
 ) -> None:
     made = world()
@@ -195,7 +195,7 @@ def test_nothing_goes_for_what_is_not_foreseen_or_would_cost_more_or_is_left_to_
     assert not ahead(made), "the call has come and gone"
 
 
-def test_who_may_go_a_moment_later_goes_then() -> None:
+def test_a_model_that_may_be_evicted_a_moment_later_is_evicted_then() -> None:
     world = with_timer()
     to(world, 6 * PERIOD - 6.5)
     had(world, "b", "p2")
@@ -254,7 +254,7 @@ def test_timers_of_one_moment_are_all_served() -> None:
     assert world.states["a"] == world.states["c"] == "resident"
 
 
-def test_of_timers_of_one_moment_none_is_queued_that_there_is_no_room_for() -> None:
+def test_timers_of_one_moment_queue_no_load_without_memory() -> None:
     world = with_timer(timed={"a": 60, "c": 60})
     to(world, 6 * PERIOD - 1.0)  # `c` is called two seconds after `a`, so both loads would have begun.
     assert ahead(world) == ["a"]
@@ -275,7 +275,7 @@ def test_nothing_goes_as_long_as_no_load_may_begin() -> None:
     assert ahead(world) == ["a"]
 
 
-def test_one_that_cannot_be_loaded_in_time_is_given_up_when_the_call_is_too_late() -> None:
+def test_a_load_that_cannot_end_in_time_is_dropped_when_the_call_is_too_late() -> None:
     world = with_timer()
     to(world, 6 * PERIOD + 2.0 + 0.02 * PERIOD - 0.1)
     assert world.states["a"] == "queued", "the room is not free yet"
@@ -283,7 +283,7 @@ def test_one_that_cannot_be_loaded_in_time_is_given_up_when_the_call_is_too_late
     assert world.states["a"] == "cold"
 
 
-def test_callers_who_wait_come_first() -> None:
+def test_waiting_callers_come_first() -> None:
     world = with_timer()
     world.change("c", footprint_bytes=60)
     to(world, 6 * PERIOD - 5.0)
@@ -322,7 +322,7 @@ def test_a_model_whose_load_failed_is_left_to_its_callers() -> None:
     assert world.loads.count("a") == 2
 
 
-def test_what_was_just_loaded_ahead_is_not_the_first_to_go_however_long_its_period() -> None:
+def test_a_model_just_loaded_ahead_is_not_evicted_first_despite_a_long_period() -> None:
     world = with_timer(period=30 * PERIOD)
     world.change("d", footprint_bytes=40)
     to(world, 180 * PERIOD - 200.0)

@@ -37,14 +37,14 @@ def test_a_model_may_go_once_it_was_idle_for_four_times_its_load_or_for_its_idle
     assert unloads(world) == ["a"]
 
 
-def test_one_that_is_cheap_to_load_goes_at_once_for_a_caller_who_would_be_refused() -> None:
+def test_a_model_with_a_cheap_load_is_evicted_at_once_for_a_refused_caller() -> None:
     world = holding({"a": 60, "b": 60}, 1.0)
     world.ask("p1", "b", None)
     assert unloads(world) == ["a"], "b's caller loses 18 s of 20 without it, a's one, twice"
 
 
 @pytest.mark.parametrize("refused", [0, 2, 3])
-def test_one_that_is_dear_goes_when_refusals_have_cost_twice_as_much(refused: int) -> None:
+def test_a_model_with_an_expensive_load_is_evicted_when_refusals_cost_twice_as_much(refused: int) -> None:
     world = holding({"a": 60, "b": 60}, 20.0)
     for _ in range(refused):
         assert isinstance(world.ask("p2", "b", 0.0), lease.Busy)
@@ -70,7 +70,7 @@ def test_refusals_before_a_model_was_there_count_no_more() -> None:
     assert world.states["a"] == "resident", "one caller of b was refused since, and not six"
 
 
-def test_a_lease_an_idle_time_of_its_own_and_a_pin_protect_it_whatever_is_lost() -> None:
+def test_a_lease_a_separate_idle_time_and_a_pin_protect_a_model_at_any_loss() -> None:
     own = holding({"a": 60, "b": 60}, 1.0, idle_seconds=100.0)
     held = holding({"a": 60, "b": 60}, 1.0)
     had(held, "a")
@@ -96,7 +96,7 @@ def test_without_a_wait_there_is_nothing_to_lose_and_only_idle_models_go() -> No
     assert unloads(world) == ["a"]
 
 
-def test_of_several_those_go_whose_callers_lose_least_though_others_were_idle_for_longer() -> None:
+def test_models_whose_callers_lose_least_are_evicted_before_longer_idle_ones() -> None:
     world = holding({"a": 50, "b": 50, "c": 50}, 70.0)
     world.advance(290.0)
     had(world, "b")
@@ -145,7 +145,7 @@ def test_a_caller_refused_during_a_known_load_finds_the_model_on_its_return(load
     assert not world.listed("a").leases, "once its caller is no longer due"
 
 
-def test_a_copy_into_the_tier_counts_for_what_an_eviction_costs_and_not_for_when_the_next_load_ends() -> None:
+def test_a_copy_into_the_tier_counts_in_the_cost_of_an_eviction_but_not_in_the_estimated_end() -> None:
     world = started(specs({"a": 60, "b": 60}), BREAKING_EVEN)
     world.take(world.residency.cancel(world.ask("p1", "a", None), world.now))  # type: ignore[arg-type]
     world.open.clear()

@@ -26,7 +26,7 @@ def told(world: World, error: str = "no such operator") -> lease.Refusal:
 # Pins
 
 
-def test_a_model_that_is_pinned_later_has_others_go_however_lately_they_were_used() -> None:
+def test_a_model_that_is_pinned_later_evicts_even_recently_used_ones() -> None:
     world = started(specs({"a": 60, "b": 60}))
     had(world, "a")
     world.change("b", pinned=True)
@@ -36,7 +36,7 @@ def test_a_model_that_is_pinned_later_has_others_go_however_lately_they_were_use
     world.until(lambda: world.states["b"] == "resident")
 
 
-def test_room_that_a_pinned_model_waits_for_is_not_given_to_others() -> None:
+def test_memory_that_a_pinned_model_waits_for_goes_to_no_other() -> None:
     world = started(specs({"x": 30, "p": 80, "a": 70}))
     had(world, "x")
     world.specs["p"] = replace(world.specs["p"], pinned=True)
@@ -48,7 +48,7 @@ def test_room_that_a_pinned_model_waits_for_is_not_given_to_others() -> None:
     had(world, "a")
 
 
-def test_room_that_was_made_for_one_model_and_is_a_pinned_ones_now_keeps_neither_waiting() -> None:
+def test_memory_freed_for_one_model_and_claimed_by_a_pinned_one_blocks_neither() -> None:
     world = started(specs({"a": 50, "b": 50, "m": 50, "d": 50}), replace(RULES, measures=True))
     used(world, "a")
     had(world, "b", "p2")

@@ -53,7 +53,7 @@ def test_an_ended_lease_is_granted_again_if_the_model_is_still_loaded(world: Wor
 
 
 @pytest.mark.parametrize(("pinned", "last"), [(False, ("a",)), (True, ())])
-def test_lease_idle_for_a_whole_period_is_not_renewed_but_for_pinned_models(
+def test_a_lease_idle_for_a_whole_period_is_renewed_only_for_pinned_models(
     world: World, pinned: bool, last: tuple[str, ...]
 ) -> None:
     world.change("a", pinned=pinned)
@@ -80,7 +80,7 @@ def test_without_an_idle_limit_idle_leases_are_lost_once_a_caller_lacks_memory(w
     assert isinstance(world.answer(world.ask("p2", "c", None)), lease.Granted)
 
 
-def test_a_changed_model_drains_and_what_is_in_flight_holds_it(world: World) -> None:
+def test_a_changed_model_drains_and_calls_in_flight_hold_it(world: World) -> None:
     world.ask("p1", "a", None)
     world.change("a", stamp="new")
     for _ in range(10):

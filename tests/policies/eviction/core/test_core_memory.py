@@ -85,7 +85,7 @@ def new(declared: int = 50, really: int = 33) -> dict[str, Any]:
     return {"specs": {"new": spec}, "real": {"new": really}}
 
 
-def test_room_is_free_only_when_memory_is_back() -> None:
+def test_memory_counts_as_free_only_when_the_driver_shows_it() -> None:
     world = making_room()
     world.end_unload(world.working, lingers=True)
     for _ in range(3):
@@ -180,7 +180,7 @@ def test_a_load_of_unknown_size_runs_alone_and_is_measured() -> None:
     [((20, 30, 50), 0, 30), ((20, 30, 50, 60), 0, 30), ((), 0, 10), ((50, 50, 50), 60, 40)],
     ids=["the median", "of two the lower", "a tenth of the capacity", "no more than pinned models leave"],
 )
-def test_a_load_of_which_nothing_is_known_is_charged_what_most_models_take(
+def test_a_load_of_unknown_size_is_charged_as_most_models_are(
     known: tuple[int, ...], pinned: int, charged: int
 ) -> None:
     world = started({"new": ModelSpec("new"), **specs({f"m{number}": size for number, size in enumerate(known)})})
@@ -218,7 +218,7 @@ def test_a_first_load_is_charged_a_quarter_more_until_it_is_measured(unproved: W
     assert unproved.charged() == 40
 
 
-def test_where_loads_overlap_a_margin_ends_with_a_reading_that_shows_no_more_than_was_thought(
+def test_a_margin_of_overlapping_loads_ends_with_a_reading_within_the_estimate(
     unproved: World,
 ) -> None:
     unproved.ask("p1", "a", None)
@@ -238,7 +238,7 @@ def test_where_loads_overlap_a_margin_ends_with_a_reading_that_shows_no_more_tha
 
 
 @pytest.mark.parametrize("in_use", [False, True])
-def test_for_a_margin_others_go_that_may_and_it_yields_to_what_is_in_use(unproved: World, in_use: bool) -> None:
+def test_a_margin_evicts_idle_models_and_yields_to_models_in_use(unproved: World, in_use: bool) -> None:
     for name in "ab":
         unproved.ask("p1", name, None)
         unproved.finish()
@@ -251,7 +251,7 @@ def test_for_a_margin_others_go_that_may_and_it_yields_to_what_is_in_use(unprove
     assert unproved.charged() == (100 if in_use else 60)
 
 
-def test_where_memory_is_not_read_there_is_no_margin() -> None:
+def test_without_readings_of_memory_there_is_no_margin() -> None:
     world = started(specs({"a": 40}), replace(RULES, first_load_margin=0.25, measures=False))
     world.ask("p1", "a", None)
     assert world.charged() == 40
@@ -268,7 +268,7 @@ def test_a_declaration_that_is_too_small_by_less_than_the_margin_overruns_nothin
     assert (sum(unproved.loaded.values()), unproved.charged()) == (100, 100)
 
 
-def test_a_declaration_is_not_believed_again_after_a_restart() -> None:
+def test_a_disproved_declaration_stays_untrusted_after_a_restart() -> None:
     spec = ModelSpec("a", footprint_bytes=40, estimate_bytes=60, estimate_from="measured")
     world = started({"a": spec}, replace(RULES, first_load_margin=0.25), {"a": 60})
     world.ask("p1", "a", None)
@@ -288,7 +288,7 @@ def test_a_load_that_hangs_while_it_is_measured_does_not_stop_the_others_for_eve
     assert isinstance(world.answered(ticket), lease.Granted)
 
 
-def test_what_was_measured_is_forgotten_with_the_content_that_it_was_of() -> None:
+def test_a_measurement_is_forgotten_when_the_content_changes() -> None:
     world = started(**new())
     used(world, "new")
     for stamp, size, source in (("", 33, "measured"), ("other", 33, "estimated")):
@@ -315,7 +315,7 @@ def crowded() -> World:
 
 
 @pytest.mark.parametrize("held", [False, True])
-def test_a_model_larger_than_thought_has_others_go_or_goes_itself(crowded: World, held: bool) -> None:
+def test_a_model_larger_than_estimated_evicts_others_or_is_evicted(crowded: World, held: bool) -> None:
     if held:
         crowded.ask("p2", "a", None)
     else:

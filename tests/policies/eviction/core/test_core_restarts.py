@@ -39,7 +39,7 @@ def test_a_load_that_is_under_way_at_a_restart_is_watched_and_not_issued_again()
     assert isinstance(world.answer(ticket), lease.Granted)
 
 
-def test_an_unload_that_is_under_way_at_a_restart_is_watched_and_its_room_still_taken() -> None:
+def test_an_unload_under_way_at_a_restart_is_watched_and_its_memory_still_counts() -> None:
     world = running({"a": 60})
     world.change("b", footprint_bytes=60)
     world.end_of_requests()
@@ -67,7 +67,7 @@ def test_unknown_models_are_unloaded_after_the_period() -> None:
     assert world.states == {"a": "cold"}
 
 
-def test_what_loads_took_is_known_of_those_here_and_of_those_before_the_start() -> None:
+def test_durations_of_loads_are_known_from_now_and_from_before_the_start() -> None:
     world = started({"a": ModelSpec("a", 10), "b": ModelSpec("b", 10, load_seconds=7.0), "c": ModelSpec("c", 10)})
     assert world.residency.load_seconds == {"b": 7.0}
     world.ask("p1", "a", None)
@@ -181,7 +181,7 @@ def test_a_model_that_vanished_is_loaded_again_and_nothing_counts_as_leaked() ->
 
 
 @pytest.mark.parametrize("comes_back", [True, False])
-def test_what_is_being_freed_when_a_connection_breaks_is_waited_for(*, comes_back: bool) -> None:
+def test_memory_being_freed_when_a_connection_breaks_is_awaited(*, comes_back: bool) -> None:
     world = running({"a": 60})
     world.read()
     world.change("b", footprint_bytes=60)

@@ -54,7 +54,7 @@ def test_too_large_is_returned_immediately_and_no_model_is_evicted() -> None:
     assert world.evictions == []
 
 
-def test_what_nothing_is_known_of_is_never_too_large() -> None:
+def test_a_model_of_unknown_size_is_never_too_large() -> None:
     world = World({**specs({"a": 90, "b": 90}), "new": ModelSpec("new")})
     world.change("a", pinned=True)
     world.recover()
@@ -117,7 +117,7 @@ def test_a_refused_caller_that_returns_on_time_keeps_its_place() -> None:
     assert under_way(world).command.model == "a"
 
 
-def test_who_has_waited_for_long_and_will_have_room_in_time_is_not_passed_by_who_takes_some_of_it() -> None:
+def test_a_long_waiting_caller_is_not_overtaken_by_one_that_needs_its_memory() -> None:
     small = {f"s{n}": 25 for n in range(5)}
     world = full({**small, "large": 100}, replace(RULES, wait_seconds=20.0))
     world.advance(24.0 - world.now)
@@ -231,7 +231,7 @@ def test_a_model_starves_no_more_once(why: str) -> None:
     assert (world.listed("b").no_room_seconds, world.listed("b").why) == (None, "")
 
 
-def test_what_is_only_to_have_spare_room_has_it_or_is_refused_at_once_and_nothing_goes_for_it() -> None:
+def test_a_load_for_spare_memory_gets_it_or_is_refused_at_once_without_evictions() -> None:
     world = started(specs({"a": 40, "b": 40, "c": 40}))
     used(world, "a")
     ticket = world.ask("p1", "b", None, spare=True)
@@ -246,7 +246,7 @@ def test_what_is_only_to_have_spare_room_has_it_or_is_refused_at_once_and_nothin
 
 
 @pytest.mark.parametrize("size", [20, 21])
-def test_spare_room_is_what_those_leave_who_wait(size: int) -> None:
+def test_spare_memory_is_the_rest_after_all_waiting_loads(size: int) -> None:
     world = started(specs({"a": 40, "b": 40, "c": size}), replace(RULES, loads_at_once=1))
     for model in ("a", "b"):
         world.ask("p1", model, None)

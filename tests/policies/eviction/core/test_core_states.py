@@ -1,4 +1,4 @@
-"""The states and transitions, and their tables in docs/eviction.md and INTERNALS.md."""
+"""The states and transitions, and what docs/eviction.md and INTERNALS.md have of them."""
 
 import re
 from collections import Counter
@@ -30,13 +30,10 @@ def test_only_a_load_takes_memory_and_only_freed_memory_gives_it_back() -> None:
     assert given == {"freed", "lost"}
 
 
-def test_the_pages_have_every_state_and_every_transition() -> None:
+def test_the_page_has_every_state() -> None:
     assert re.findall(r"^\| `([a-z]+)` \| [^|]+ \|$", PAGE.partition("\n### The states of a model\n")[2], re.MULTILINE)[
         : len(State)
     ] == list(State)
-    for step in TRANSITIONS:
-        assert f"| `{step.before}` | {step.cause} | `{step.after}` | {step.sentence} |" in INTERNALS
-    assert len(re.findall(r"^\| `[a-z]+` \| [a-z-]+ \| `[a-z]+` \|", INTERNALS, re.MULTILINE)) == len(TRANSITIONS)
 
 
 def test_the_page_has_every_policy() -> None:
@@ -44,12 +41,11 @@ def test_the_page_has_every_policy() -> None:
         assert f"| `{policy.name}` | {policy.sentence} |" in PAGE
 
 
-def test_every_test_that_the_page_names_exists() -> None:
-    named = re.findall(r"`([\w/]+\.py)::(test_\w+)` \|$", INTERNALS, re.MULTILINE)
-    assert len(named) > 30
-    for path, test in named:
-        assert re.search(rf"def {test}\(", (ROOT / "tests" / path).read_text("utf-8")), f"{path} has no {test}"
-    assert INTERNALS.count("::test_") == len(named)
+def test_every_fault_has_tests() -> None:
+    named = re.findall(r"^\| `([\w/.]+)` \|", INTERNALS.partition("\n## Faults, and their tests\n")[2], re.MULTILINE)
+    assert len(named) > 10
+    for path in named:
+        assert (ROOT / "tests" / path).exists(), path
 
 
 def test_the_page_has_the_defaults() -> None:

@@ -55,7 +55,7 @@ CANDIDATES = st.lists(A_CANDIDATE, min_size=1, max_size=20)
         (candidate("lately", idle=10, gap=5), candidate("long ago", idle=10_000, gap=5)),
     ],
 )
-def test_cost_aware_keeps_what_is_dear_small_and_often_used(stays: Candidate, goes: Candidate) -> None:
+def test_cost_aware_keeps_expensive_small_and_often_used_models(stays: Candidate, goes: Candidate) -> None:
     assert chosen("cost-aware", [stays, goes], 1) == [goes.name]
 
 
@@ -90,7 +90,7 @@ def test_the_order_of_candidates_does_not_matter(
     assert chosen(policy, candidates, needed) == before
 
 
-def test_a_shared_part_is_free_when_the_last_who_needs_it_goes() -> None:
+def test_a_shared_part_is_freed_with_its_last_ensemble() -> None:
     part = SharedPart("part", 100, 2)
     pair = [candidate("a", size=1, idle=2, shared=(part,)), candidate("b", size=1, idle=1, shared=(part,))]
     assert freed_by(pair[:1]) == 1

@@ -109,7 +109,7 @@ def test_just_the_versions_that_get_traffic_are_loaded(zoo_plane: Plane) -> None
     holder.release("many")
 
 
-def test_room_is_made_and_what_was_unloaded_does_not_answer(zoo_plane: Plane) -> None:
+def test_models_are_evicted_and_an_unloaded_model_does_not_respond(zoo_plane: Plane) -> None:
     holder = zoo_plane.holder
     for name in ("a", "many", "c"):
         assert holder.acquire(name)["outcome"] == "granted"
@@ -143,7 +143,7 @@ def test_a_model_that_fails_is_quarantined_with_tritons_reason(zoo_plane: Plane)
     assert "there is no such op" in holder.acquire("broken")["why"]
 
 
-def test_a_model_can_read_the_secret_of_its_own_triton_which_opens_no_other(tmp_path: Path, zoo_plane: Plane) -> None:
+def test_a_model_can_read_the_secret_of_only_its_triton(tmp_path: Path, zoo_plane: Plane) -> None:
     """Triton accepts it on its command line only. Such a model can also end its Triton, or alter others' data."""
     report = tmp_path / "report.json"
     nosy = Model("nosy", Path(nosy_model.__file__), [("INPUT", *zoo.NUMBER)], [("OUTPUT", *zoo.NUMBER)],

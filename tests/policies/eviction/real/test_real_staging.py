@@ -39,7 +39,7 @@ def with_weights(root: Path, *names: str, mib: int = 4) -> None:
         (root / "models" / name / "1" / "weights.bin").write_bytes(os.urandom(mib * MIB))
 
 
-def test_models_and_ensembles_are_loaded_from_what_is_staged(tmp_path: Path) -> None:
+def test_models_and_ensembles_are_loaded_from_staged_files(tmp_path: Path) -> None:
     with_weights(tmp_path, "a", "b")
     zoo.ensemble(tmp_path / "models", "both", "a", "b")
     with staged_plane(tmp_path, "a", "b", "both", size_bytes=ROOM) as plane:

@@ -103,7 +103,7 @@ async def test_without_a_right_token_no_message_is_taken_and_nothing_changes(
 
 @pytest.mark.parametrize("message", ["acquire", "renew", "release"])
 @pytest.mark.parametrize("holder", ["p.2x", "pp.1", "p", "q.1", "p.1.1", ".1", "1"])
-async def test_a_proxy_speaks_only_for_the_holders_of_its_own_pod(tmp_path: Path, message: str, holder: str) -> None:
+async def test_a_proxy_acts_only_for_the_holders_of_its_pod(tmp_path: Path, message: str, holder: str) -> None:
     _, path, said = MESSAGES[message]
     async with over_the_wire(tmp_path, StandIn({"a": MIB, "b": MIB}), lease_seconds=60) as (policy, wire):
         await wire.acquire("a")

@@ -17,7 +17,7 @@ def specs(catalog: Catalog, footprints: Footprints | None = None) -> dict[str, M
     return catalog.specs(catalog.look({}), footprints or Footprints(Path("/nowhere")))
 
 
-def test_a_version_that_is_not_there_yet_is_loaded_when_it_comes(tmp_path: Path) -> None:
+def test_a_version_that_is_missing_is_loaded_when_it_appears(tmp_path: Path) -> None:
     write_models(tmp_path, "a")
     catalog = Catalog(pool(tmp_path, ManagedModel(name="a", versions=(1, 2))))
     before = specs(catalog)["a"]
@@ -46,7 +46,7 @@ def test_sizes_are_measured_before_they_are_guessed(tmp_path: Path) -> None:
     assert (spec.estimate_bytes, spec.estimate_from) == (700, "estimated")
 
 
-def test_of_a_folder_that_cannot_be_understood_it_is_known_why_no_load_of_it_succeeds(
+def test_a_load_from_an_invalid_directory_fails_with_the_reason(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_models(tmp_path, "a", config="backend: [")

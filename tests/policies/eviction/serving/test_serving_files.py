@@ -95,7 +95,7 @@ def test_a_swapped_config_map_is_seen_and_a_good_one_that_could_not_be_read_for_
     assert (used, followed.last_error) == ([b"1", b"2", b"2"], "")
 
 
-def test_settings_that_a_full_disk_did_not_keep_are_kept_once_there_is_room(settings_file: Path) -> None:
+def test_settings_lost_to_a_full_disk_are_written_once_it_has_space(settings_file: Path) -> None:
     copy, new = settings_file.with_name("copy"), settings_file.with_name(".copy.new")
     new.symlink_to("/dev/full")
     used: list[bytes] = []
@@ -150,7 +150,7 @@ def test_a_broken_file_is_replaced_by_new_measurements(tmp_path: Path, text: str
     assert again(learned, tmp_path).models["a"].bytes == [5]
 
 
-def test_nothing_is_written_without_news_and_a_folder_that_cannot_be_written_costs_nothing_else(
+def test_nothing_is_written_without_changes_and_an_unwritable_directory_has_no_other_effect(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "missing"
@@ -175,7 +175,7 @@ def test_it_is_made_once_and_kept_when_the_policy_restarts(tmp_path: Path) -> No
     assert os.listdir(tmp_path) == ["secret", "another"] or os.listdir(tmp_path) == ["another", "secret"]
 
 
-def test_others_cannot_read_it_whatever_the_umask(tmp_path: Path) -> None:
+def test_other_users_cannot_read_it_under_any_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         kept_secret(tmp_path / "open")
@@ -187,7 +187,7 @@ def test_others_cannot_read_it_whatever_the_umask(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", [b"", b"abc", b"\xff" * 64, b"5" * 64 + b"\n"])
-def test_what_a_killed_predecessor_left_is_replaced(tmp_path: Path, broken: bytes) -> None:
+def test_files_of_a_killed_predecessor_are_replaced(tmp_path: Path, broken: bytes) -> None:
     (tmp_path / "secret").write_bytes(broken)
     (tmp_path / ".secret.new").write_bytes(b"half")
     assert kept_secret(tmp_path / "secret") == (tmp_path / "secret").read_text()

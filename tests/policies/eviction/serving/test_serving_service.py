@@ -81,7 +81,7 @@ async def test_a_model_that_left_the_settings_leaves_its_name_in_metrics_to_anot
         assert b'model="a"' not in generate_latest(policy.service.counts.registry)
 
 
-async def test_a_load_loads_what_lies_there_now_and_is_not_outdated_by_it(tmp_path: Path) -> None:
+async def test_a_load_reads_the_present_files_and_is_not_outdated_by_them(tmp_path: Path) -> None:
     async with live(tmp_path, StandIn({"a": MIB}), lease_seconds=60) as policy:
         (tmp_path / "models" / "a" / "1" / "model.bin").write_bytes(b"another")
         assert (await policy.acquire("a")).outcome == "granted"
@@ -196,7 +196,7 @@ async def test_a_repository_that_hangs_delays_no_caller_beyond_its_wait(
             answers.set()
 
 
-async def test_a_connection_that_breaks_makes_no_room_of_what_has_leaked(tmp_path: Path) -> None:
+async def test_a_broken_connection_frees_no_leaked_memory(tmp_path: Path) -> None:
     async with live(
         tmp_path,
         StandIn(dict.fromkeys("ab", 60 * MIB), leaks={"a"}),

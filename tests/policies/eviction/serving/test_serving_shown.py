@@ -45,7 +45,7 @@ def samples(seen: Snapshot) -> Mapping[tuple[str, ...], float]:
     }
 
 
-def test_what_happened_is_counted() -> None:
+def test_events_are_counted() -> None:
     seen = view()
     counts = seen.counts
     counts.acquires.labels("hit").inc(5)
@@ -100,7 +100,7 @@ def test_the_number_of_names_is_bounded() -> None:
     assert found["models", "cold"] == NAMED_MODELS + 50
 
 
-def test_what_happened_to_models_is_counted_by_name_for_so_many_and_for_the_others_together() -> None:
+def test_events_are_counted_by_model_up_to_a_limit_and_together_beyond_it() -> None:
     seen, footprints = view(counts=Counts(2)), Footprints(Path("nowhere"))
     for name in ("a", "b", "a", "c"):
         loaded = messages.Loaded(name, 0.1, 1, {}, 0)
@@ -136,7 +136,7 @@ def test_every_field_of_an_event_is_one_of_the_logs() -> None:
     assert found <= log_fields.FIELDS.keys()
 
 
-def test_what_alerts_ask_for_is_measured() -> None:
+def test_every_metric_of_an_alert_is_measured() -> None:
     seen = view(listed("a", state=State.QUARANTINED, state_seconds=9.0))
     seen.counts.count("load_failures", "a")
     seen.counts.evictions.labels("room").inc()

@@ -69,7 +69,8 @@ def test_the_day_in_the_readme_has_the_stated_results(tmp_path: Path) -> None:
     assert (row["requests"], row["busy"], row["too_large"]) == (17_919, 0, 0)
     assert round(100 * row["hits"] / row["requests"]) == 96
     readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
-    assert "20 models share one slice that holds 60 % of them. Of 17,919 requests, 96 % find" in readme
+    day = readme[readme.index("20 models") :][:200]
+    assert {"20", "60 %", "17,919", "96 %"} <= {*re.findall(r"[\d,]*\d(?: %)?", day)}, day
 
 
 def test_a_custom_policy_is_simulated_by_name_and_its_failures_are_reported(
@@ -118,7 +119,7 @@ def test_capacities_are_read_as_people_write_them(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "-5", "0%", "-1%", "nan%", "%", "i", "5Xi", "1e9", "٣M", "99999999999999T", " "])
-def test_what_is_no_capacity_is_refused(text: str) -> None:
+def test_an_invalid_capacity_is_refused(text: str) -> None:
     with pytest.raises(SimulationError, match="Set it to bytes"):
         capacity_bytes(text, SMALL)
 
@@ -140,6 +141,6 @@ def test_a_generated_zoo_is_simulated_like_any_other(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "wrong", [("--models", 0), ("--hours", "nan"), ("--zipf", -1), ("--requests", 0), ("--nightly", 2)]
 )
-def test_a_zoo_that_cannot_be_is_refused(tmp_path: Path, wrong: tuple[str, object]) -> None:
+def test_an_invalid_zoo_is_refused(tmp_path: Path, wrong: tuple[str, object]) -> None:
     made = run("generate", "--out", tmp_path / "zoo.csv", *wrong)
     assert (made.exit_code, made.stdout, [*tmp_path.iterdir()]) == (2, "", [])

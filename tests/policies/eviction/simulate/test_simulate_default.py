@@ -17,7 +17,7 @@ TIMERS = Workload(models=30, requests=3_000, zipf=1.0, periodic=0.4, load_mb_per
 
 
 @pytest.mark.parametrize(("share", "most"), [(25, 0.7), (60, 1.0)])
-def test_it_is_below_the_better_of_the_two_where_timers_call(share: int, most: float) -> None:
+def test_its_cost_is_below_the_better_of_the_two_with_timers(share: int, most: float) -> None:
     ours, *simple = lost_seconds(generate(TIMERS), share).values()
     assert ours <= most * min(simple)
 

@@ -39,7 +39,7 @@ def test_a_refused_caller_loses_the_whole_wait_and_an_answered_one_its_wait(
     assert outcome.refused == refused
 
 
-def test_every_request_is_answered_or_refused_once_whatever_is_simulated() -> None:
+def test_every_request_is_served_or_refused_once_in_any_simulation() -> None:
     trace = generate(Workload(models=15, requests=1500, load_mb_per_second=20, seed=2))
     for many in (
         {},
@@ -60,7 +60,7 @@ def test_quantiles_are_by_nearest_rank() -> None:
     assert quantile([], 99) == 0.0
 
 
-def test_a_pinned_model_is_loaded_at_the_start_of_each_replica_and_no_other_ever_takes_its_room() -> None:
+def test_a_pinned_model_is_loaded_at_each_replicas_start_and_is_never_evicted() -> None:
     trace = trace_of([(10.0, 1), (20.0, 2), (30.0, 0), (40.0, 1)], A, B, C)
     setting = replace(LRU, wait_seconds=5.0, replicas=2)
     with_room_for_one = simulate(trace, replace(setting, pinned=frozenset({trace.models[0].name})))

@@ -60,7 +60,7 @@ def day(seed: int, gap: float) -> Trace:
 
 @examples(40)
 @hypothesis.given(st.integers(0, 2**32), st.sampled_from([20.0, 60.0, 200.0]), st.sampled_from([25, 40, 60]))
-def test_who_comes_back_in_time_is_answered_unless_leases_leave_no_room_or_the_load_is_longer_than_the_wait(
+def test_a_caller_that_returns_in_time_is_served_unless_leases_or_a_long_load_prevent_it(
     seed: int, gap: float, share: int
 ) -> None:
     world = Returning(day(seed, gap), share, seed)

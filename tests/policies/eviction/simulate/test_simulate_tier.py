@@ -18,12 +18,12 @@ def test_a_model_whose_files_are_near_loads_in_its_part_of_the_time() -> None:
     assert list(outcome.waits) == pytest.approx([8.0, 4.0, 2.0] + 2 * [2.0, 1.0, 0.5])
 
 
-def test_each_replica_has_a_tier_of_its_own() -> None:
+def test_each_replica_has_a_separate_tier() -> None:
     setting = replace(ONE_FITS, replicas=2, pinned=frozenset({"m0"}))
     assert [seconds for _, seconds in simulate(trace_of([(50.0, 0)], A, B), setting).loads] == [8.0, 8.0]
 
 
-def test_what_is_larger_than_the_tier_is_never_near_and_makes_no_room() -> None:
+def test_a_model_larger_than_the_tier_is_never_copied_and_evicts_none() -> None:
     outcome = simulate(TURNS, replace(ONE_FITS, tier_bytes=9))
     assert [seconds for _, seconds in outcome.loads] == [8.0, 4.0, 2.0, 8.0, 4.0, 0.5, 8.0, 4.0, 0.5]
 

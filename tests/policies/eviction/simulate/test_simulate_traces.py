@@ -60,12 +60,12 @@ def test_errors_are_reported_with_file_and_line(tmp_path: Path, text: str, line:
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00m", b"\x1f\x8bno gzip", gzip.compress(b"0,a\n" * 99, mtime=0)[:-9]])
-def test_what_is_no_text_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(SimulationError, match=r"t\.csv: "):
         read(tmp_path, content)
 
 
-def test_what_cannot_be_read_or_written_is_refused(tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_or_written_are_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "none.csv"):
         with pytest.raises(SimulationError, match="cannot be read"):
             read_trace(path)
@@ -86,7 +86,7 @@ def test_a_trace_is_known_by_its_content_gzipped_or_with_the_mark_that_editors_p
     st.lists(st.tuples(st.integers(0, 10**8), st.integers(0, 4)), min_size=1, max_size=30),
     st.sampled_from(["t.csv", "t.csv.gz"]),
 )
-def test_what_is_written_is_read_the_same(
+def test_written_text_is_read_back(
     tmp_path_factory: pytest.TempPathFactory,
     models: list[tuple[int, int, int]],
     requests: list[tuple[int, int]],

@@ -123,9 +123,7 @@ def known(tmp_path: Path) -> dict[str, list[dict[str, bytes]]]:
     return contents(tmp_path)
 
 
-def test_what_is_lived_through_copies_again_and_discards(
-    tmp_path: Path, known: dict[str, list[dict[str, bytes]]]
-) -> None:
+def test_a_survived_run_copies_again_and_discards(tmp_path: Path, known: dict[str, list[dict[str, bytes]]]) -> None:
     rig = live(tmp_path)
     counts = rig.stager.counts
     assert (counts.found, counts.copied) == (1, 5)
@@ -135,7 +133,7 @@ def test_what_is_lived_through_copies_again_and_discards(
 
 @pytest.mark.parametrize("fault", ["killed", pytest.param("full", marks=pytest.mark.thorough), "broken"])
 @pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.thorough)])
-def test_whatever_ends_it_at_any_change_nothing_in_part_is_seen_and_a_successor_serves(
+def test_a_kill_at_any_change_leaves_no_partial_files_and_a_successor_serves(
     tmp_path: Path, known: dict[str, list[dict[str, bytes]]], fault: str, step: int
 ) -> None:
     changes = count(tmp_path)

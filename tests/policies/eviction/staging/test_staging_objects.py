@@ -60,7 +60,7 @@ def rig_of(bucket: Bucket) -> Rig:
     return rig
 
 
-async def test_what_lies_there_is_known_before_a_load_as_in_a_folder(bucket: Bucket) -> None:
+async def test_contents_are_known_before_a_load_as_in_a_directory(bucket: Bucket) -> None:
     for name in "ab":
         write_model(bucket.root, name)
     (bucket.root / "source" / "a" / "3").mkdir()

@@ -28,9 +28,7 @@ async def test_the_copy_goes_that_was_read_longest_ago(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_mounted", [True, False])
-async def test_the_server_still_finds_a_folder_where_it_has_read_a_copy_that_goes(
-    tmp_path: Path, is_mounted: bool
-) -> None:
+async def test_a_server_still_finds_the_directory_of_a_removed_copy(tmp_path: Path, is_mounted: bool) -> None:
     for name in "ab":
         write_model(tmp_path, name)
     rig = Rig(tmp_path, is_mounted)
@@ -42,7 +40,7 @@ async def test_the_server_still_finds_a_folder_where_it_has_read_a_copy_that_goe
         assert files_below(found) == (files_below(tmp_path / "source" / "a") if is_mounted else {})
 
 
-async def test_what_is_being_loaded_loses_no_file_and_another_load_reads_the_source(tmp_path: Path) -> None:
+async def test_a_loading_model_loses_no_file_and_another_load_reads_the_source(tmp_path: Path) -> None:
     for name in "ab":
         write_model(tmp_path, name)
     rig = Rig(tmp_path)
@@ -57,7 +55,7 @@ async def test_what_is_being_loaded_loses_no_file_and_another_load_reads_the_sou
         assert await rig.load("b") > 0, "the server is lost, and its loads with it"
 
 
-async def test_a_model_larger_than_the_folder_is_read_where_it_lies(tmp_path: Path) -> None:
+async def test_a_model_larger_than_the_volume_is_read_from_its_source(tmp_path: Path) -> None:
     write_model(tmp_path, "a", size=64 * KIB)
     write_model(tmp_path, "b")
     rig = Rig(tmp_path)
@@ -94,7 +92,7 @@ async def test_a_copy_that_is_lost_in_whole_or_in_part_is_made_again(tmp_path: P
         assert rig.is_near("a")
 
 
-async def test_a_successor_finds_what_is_staged_and_deletes_what_is_not_whole(tmp_path: Path) -> None:
+async def test_a_successor_keeps_staged_models_and_deletes_partial_ones(tmp_path: Path) -> None:
     write_model(tmp_path, "a")
     rig = Rig(tmp_path)
     async with rig.running():
@@ -117,7 +115,7 @@ async def test_after_another_boot_no_copy_counts(tmp_path: Path) -> None:
         assert await rig.load("a") > 0
 
 
-async def test_a_model_that_is_not_there_is_not_found_by_the_server(tmp_path: Path) -> None:
+async def test_a_missing_model_is_not_found_by_the_server(tmp_path: Path) -> None:
     write_model(tmp_path, "a")
     rig = Rig(tmp_path)
     async with rig.running():
@@ -187,7 +185,7 @@ async def test_a_file_that_differs_from_its_manifest_is_not_loaded(tmp_path: Pat
         assert not (rig.served / "a").exists()
 
 
-async def test_loads_from_a_bucket_wait_for_room_until_others_are_done_and_hold_nothing_meanwhile(
+async def test_loads_from_a_bucket_wait_for_space_and_hold_none_meanwhile(
     tmp_path: Path,
 ) -> None:
     for name in "abcd":
@@ -205,7 +203,7 @@ async def test_loads_from_a_bucket_wait_for_room_until_others_are_done_and_hold_
         rig.check()
 
 
-async def test_parts_that_together_do_not_fit_are_refused_at_once_whatever_is_staged_of_them(tmp_path: Path) -> None:
+async def test_parts_that_do_not_fit_together_are_refused_at_once_even_if_some_are_staged(tmp_path: Path) -> None:
     for name in "ab":
         write_model(tmp_path, name)
     write_ensemble(tmp_path, "both", "a", "b")
@@ -217,7 +215,7 @@ async def test_parts_that_together_do_not_fit_are_refused_at_once_whatever_is_st
         assert rig.staged == {"a"}
 
 
-async def test_a_load_does_not_wait_for_room_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_load_waits_for_space_only_for_a_limited_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in "ab":
         write_model(tmp_path, name)
     rig = Rig(tmp_path, is_mounted=False)
@@ -229,7 +227,7 @@ async def test_a_load_does_not_wait_for_room_for_ever(tmp_path: Path, monkeypatc
         assert rig.staged == {"a"}
 
 
-async def test_what_cannot_make_room_enough_stays(tmp_path: Path) -> None:
+async def test_copies_that_cannot_free_enough_space_stay(tmp_path: Path) -> None:
     for name, size in (("a", 8), ("b", 8), ("c", 24)):
         write_model(tmp_path, name, size=size * KIB)
     rig = Rig(tmp_path)

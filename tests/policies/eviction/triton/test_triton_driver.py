@@ -84,13 +84,13 @@ async def test_a_model_without_a_directory_is_unloaded_only_once_confirmed(
         assert stand_in.did("unload") == ["a"]
 
 
-async def test_a_model_without_a_folder_that_is_served_is_found() -> None:
+async def test_a_served_model_without_a_directory_is_found() -> None:
     stand_in = StandIn({"a": 1}, states={"a": ("READY", "")}, folderless={"a"})
     async with asyncio.timeout(20), serving(stand_in), following(stand_in) as (_, service):
         assert await service.reports.get() == ("back", ServerInventory(("a",), versions={"a": (1,)}))
 
 
-async def test_an_unload_that_was_ordered_just_before_a_start_is_not_taken_for_a_model_that_stays(
+async def test_a_model_with_a_pending_unload_at_a_start_does_not_count_as_loaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Late(StandIn):
@@ -106,7 +106,7 @@ async def test_an_unload_that_was_ordered_just_before_a_start_is_not_taken_for_a
         assert stand_in.looks == 2
 
 
-async def test_what_two_looks_at_the_index_lack_has_vanished(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_model_missing_from_two_queries_of_the_index_has_vanished(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "INDEX_SECONDS", 0.1)
     stand_in = StandIn({"a": 1, "b": 1, "c": 1}, states=dict.fromkeys("abc", ("READY", "")), folderless={"c"})
     async with driving(stand_in) as (_, service):

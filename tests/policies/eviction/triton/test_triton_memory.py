@@ -61,7 +61,7 @@ def said(gpu: int | None) -> dict[str, Any]:
         (None, MemoryReading(MemorySource.NONE)),
     ],
 )
-def test_the_driver_is_believed_first_then_processes(answer: object, read: MemoryReading) -> None:
+def test_the_driver_is_trusted_first_then_processes(answer: object, read: MemoryReading) -> None:
     assert reading(answer) == read
 
 
@@ -127,7 +127,7 @@ def test_without_a_driver_it_has_no_gpu(tmp_path: Path, monkeypatch: pytest.Monk
     assert memory_model.gpu_memory(None) is None
 
 
-def test_it_counts_what_a_process_and_its_descendants_hold() -> None:
+def test_memory_of_a_process_and_its_descendants_is_counted() -> None:
     """A grandchild holds the memory. The memory of pytest itself does not count."""
 
     def taken(held: int) -> int:

@@ -37,7 +37,7 @@ def look(root: Path, name: str, wanted: tuple[int, ...] = ()) -> ModelFiles:
     return found
 
 
-def test_folders_that_are_no_versions_count_as_what_all_need(tmp_path: Path) -> None:
+def test_directories_that_are_no_versions_count_for_all_versions(tmp_path: Path) -> None:
     folder = model(tmp_path, "a", (2,))
     for name in ("03", "old", "1x"):
         (folder / name).mkdir()
@@ -132,7 +132,7 @@ def test_a_new_part_makes_a_new_ensemble(tmp_path: Path) -> None:
         ("shared.txt", "what all versions need", True),
     ],
 )
-def test_only_what_is_loaded_makes_another_content(tmp_path: Path, path: str, content: str, another: bool) -> None:
+def test_only_loaded_files_change_the_content(tmp_path: Path, path: str, content: str, another: bool) -> None:
     file = model(tmp_path, "a", (1, 2)) / path
     before = look(tmp_path, "a", (1,)).stamp
     file.parent.mkdir(exist_ok=True)
@@ -149,7 +149,7 @@ def test_an_older_tree_is_another_content(tmp_path: Path) -> None:
     assert len(stamps) == 2
 
 
-def test_a_model_that_is_not_there_is_none(tmp_path: Path) -> None:
+def test_a_missing_model_is_unknown(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     assert [TritonRepository(str(tmp_path)).look(name) for name in ("a", "file", "", "..", ".", "a/b", "a\0")] == [
         None
@@ -169,7 +169,7 @@ def test_versions_are_chosen_as_triton_chooses(there: tuple[int, ...], newest: i
 
 
 @pytest.mark.parametrize("config", ["backend: [", "a {" * 20_000, "a {" * 1000 + "}" * 1000])
-def test_a_configuration_that_is_none_is_named(tmp_path: Path, config: str) -> None:
+def test_an_invalid_configuration_is_named(tmp_path: Path, config: str) -> None:
     model(tmp_path, "a", config=config)
     with pytest.raises(RepositoryError, match=r"a/config\.pbtxt is not a model configuration"):
         TritonRepository(str(tmp_path)).look("a")

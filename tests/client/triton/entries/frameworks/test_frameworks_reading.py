@@ -39,7 +39,7 @@ def test_tensors_are_read_and_files_are_copied() -> None:
         (torch.read_script, "m.pt", "not a readable TorchScript archive", [(FILES / "script.pt").read_bytes()[:-40]]),
     ],
 )
-def test_what_is_no_such_file_is_refused(
+def test_files_of_another_format_are_refused(
     tmp_path: Path, read: Reader, name: str, words: str, contents: list[bytes]
 ) -> None:
     for content in contents:
@@ -63,7 +63,7 @@ def test_what_is_no_such_file_is_refused(
     ],
     ids=["no-name", "type", "entities", "utf-16", "encoding", "cut", "dim", "no-result", "no-weights"],
 )
-def test_what_openvino_would_not_have_written_is_refused(tmp_path: Path, old: str, new: str, words: str) -> None:
+def test_files_that_openvino_never_writes_are_refused(tmp_path: Path, old: str, new: str, words: str) -> None:
     text = (FILES / "openvino.xml").read_text()
     assert old in text
     (tmp_path / "m.xml").write_text(text.replace(old, new), "utf-16" if "UTF-16" in new else "utf-8")
@@ -73,7 +73,7 @@ def test_what_openvino_would_not_have_written_is_refused(tmp_path: Path, old: st
         openvino.read(tmp_path / "m.xml")
 
 
-def test_torchscript_whose_text_is_gone_only_lacks_the_names_and_weights_are_none(tmp_path: Path) -> None:
+def test_torchscript_without_its_source_only_lacks_names_and_weights_are_no_inputs(tmp_path: Path) -> None:
     with zipfile.ZipFile(FILES / "script.pt") as whole, zipfile.ZipFile(tmp_path / "m.pt", "w") as archive:
         for each in whole.infolist():
             archive.writestr(each, b"def broken(" if each.filename.endswith(".py") else whole.read(each))
@@ -114,7 +114,7 @@ def test_all_files_next_to_a_program_are_copied_except_leftovers(tmp_path: Path)
     assert python.files_of(tmp_path / "model.py") == (("model.py", tmp_path / "model.py"),)
 
 
-def test_what_cannot_be_copied_is_refused(tmp_path: Path) -> None:
+def test_files_that_cannot_be_copied_are_refused(tmp_path: Path) -> None:
     odd = tmp_path / "odd"
     for to in (tmp_path, "nothing", None):
         os.mkfifo(odd) if to is None else odd.symlink_to(to)

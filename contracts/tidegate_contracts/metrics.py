@@ -24,7 +24,7 @@ LABELS: Final = {
     "version": "version of the model",
     "protocol": "`http` or `grpc`",
     "status": "status of HTTP or gRPC",
-    "type": "type of the problem: docs/proxy-api.md, Problems",
+    "type": "type of the [problem](proxy-api.md#problems)",
     "reason": "cause, in one word",
     "principal": "the caller's name in access rules",
     "source": (
@@ -89,7 +89,7 @@ PROXY: Final = _families(
     ("waiting", "gauge", "", "Calls that wait for a slot."),
     ("held_bytes", "gauge", "of", "Bytes that callers make the proxy hold."),
     ("held_limit_bytes", "gauge", "of", "Limit of these bytes."),
-    ("cut", "counter", "of", "Calls and connections that were ended so that others can go on."),
+    ("cut", "counter", "of", "Calls and connections that were ended to protect others."),
     ("problems", "counter", "type reason server pool replica", "Calls that the proxy ended itself, by cause."),
     ("model_problems", "counter", "server model type reason", "The same by model, if known."),
     ("tokens", "counter", "server model source part", "Tokens of calls, if servers report them."),
@@ -115,7 +115,7 @@ PROXY: Final = _families(
     ("config_generation", "gauge", "file", "Times that a new version of a file was used."),
     ("config_failures", "counter", "file", "Times that a file was refused."),
     ("config_good", "gauge", "file", "1 while the present version of the file is in use."),
-    ("config_edited", "gauge", "file", "1 while a table differs from the rolled-out one, because it was edited."),
+    ("config_edited", "gauge", "file", "1 while a table differs from the rolled-out one."),
     ("certificate_expires_timestamp_seconds", "gauge", "", "Unix time at which the certificate expires."),
     ("issuer_keys_trusted_seconds", "gauge", "issuer", "Time for which an issuer's keys are still trusted."),
 )  # fmt: skip
@@ -124,8 +124,8 @@ EVICTION: Final = _families(
     "tidegate_eviction_",
     ("acquires", "counter", "outcome", "Lease requests, by outcome. A hit found the model resident."),
     ("busy", "counter", "reason", "Refused lease requests, by cause."),
-    ("refused_messages", "counter", "", "Messages to the lease port that were refused for their credential."),
-    ("keys_known", "gauge", "", "1 once the cluster's keys were read. Only then are holders of leases verified."),
+    ("refused_messages", "counter", "", "Messages to the lease port with a wrong credential."),
+    ("keys_known", "gauge", "", "1 once the cluster's keys, which verify lease holders, were read."),
     ("leases", "gauge", "", "Valid leases."),
     ("waiters", "gauge", "", "Callers that wait for a lease."),
     ("load_seconds", "histogram", "", "Duration of successful loads."),
@@ -133,7 +133,7 @@ EVICTION: Final = _families(
     ("unload_failures", "counter", "", "Failed unloads."),
     ("evictions", "counter", "reason", "Unloads begun, by reason."),
     ("overruns", "counter", "", "Times that more was loaded than the capacity."),
-    ("recycles", "counter", "", "Restarts of the server that were requested because memory was not freed."),
+    ("recycles", "counter", "", "Restarts of the server because memory was not freed."),
     ("policy_failures", "counter", "", "Times that a custom policy gave no usable result."),
     ("triton_losses", "counter", "", "Times that the server ended."),
     ("triton_up", "gauge", "", "1 while there is a connection to the server."),
@@ -148,10 +148,10 @@ EVICTION: Final = _families(
     ("model_load_failures", "counter", "model", "Failed loads."),
     (
         "model_load_seconds", "gauge", "model",
-        "Duration of the last load of a model, also before a restart of the policy.",
+        "Duration of the last load of a model.",
     ),
     ("model_evictions", "counter", "model reason", "Unloads begun, by reason."),
-    ("model_evicted_others", "counter", "model", "Models that were unloaded to free memory for this one."),
+    ("model_evicted_others", "counter", "model", "Models that were unloaded for this one."),
     ("model_quarantined_timestamp_seconds", "gauge", "model", "Unix time since which a model is not retried."),
     ("settings_good", "gauge", "", "1 while the present version of the settings file is in use."),
     ("staging_loads", "counter", "files", "Loads, by the place of their files."),
@@ -161,5 +161,5 @@ EVICTION: Final = _families(
 
 ENGINE: Final = _families(
     "tidegate_engine_",
-    ("up", "gauge", "", "1 while an engine that speaks OpenAI's API serves its own metrics."),
+    ("up", "gauge", "", "1 while an engine serves its own metrics."),
 )

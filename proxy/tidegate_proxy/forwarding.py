@@ -229,11 +229,7 @@ class Forwarding:
         if self.read_only:
             failing = tuple(each for each in self.pool.replicas if each.breaker.failures >= FAILURES)
             self.tried, refresh_lease = self.tried + failing, refresh_lease or bool(failing)
-        pool = self.pool
-        if pool.leases is None and self.sequence is None:
-            replica = pool.pick(now, self.tried)
-        else:
-            replica = self._choose(now, refresh_lease)
+        replica = self._choose(now, refresh_lease)
         if replica is not None and (breaker := replica.breaker).failures:
             self._trial = breaker.claim(now)
         return replica
@@ -311,21 +307,14 @@ class Forwarding:
     # --- its end
     def give_back(self, now: float) -> None:
         """Give everything back. Afterwards `replica` still names the call's last one."""
-        replica = self.replica
-        if replica is not None:
-            replica.in_flight -= 1
-            if self.lease is not None:
-                self.lease.leave(now)
+        last = self.replica
+        self.leave_replica(now)
+        self.replica = last
         if self._trial is not None:
             self._trial.given_up()
         if self._waits:
             self._limiter.cancel(self, self._model_count, self._caller_count)
-        if self._has_slot:
-            if self.is_cut:
-                self.release_slot()
-            else:
-                self._has_slot = False
-                self._limiter.release(self._model_count, self._caller_count)
+        self.release_slot()
 
 
 def call_record(

@@ -18,8 +18,6 @@ def new_request_id() -> bytes:
 
 PLAIN = frozenset({b"keep-alive", b"Keep-Alive", b"close"})
 """The usual values of `Connection`, which nominate no header that needs removal."""
-
-
 LAST_DIGITS = slice(-20, None)
 """The last digits of a length that a parser has accepted. It has at most 64 bits, so only zeros precede them. There can
 be thousands of zeros, and Python reads at most 4,300 digits."""

@@ -32,9 +32,8 @@ KEEP_ALIVE_SECONDS = 75.0  # Seconds for which a caller's idle connection stays 
 HEAD_SECONDS = 20.0  # Timeout of the head of a request.
 QUIET_SECONDS = 1.0  # After SIGTERM the proxy accepts connections until no request has come for so long.
 BACKLOG = 4096
-GIVEN_BACK_BYTES = (
-    16 << 20
-)  # Growth of the process, or drop of what callers hold, after which freed memory is returned.
+GIVEN_BACK_BYTES = 16 << 20
+"""Growth of the process, or drop of what callers hold, after which freed memory is returned."""
 GIVE_BACK_SECONDS = 0.1  # Seconds between two checks for that.
 PRESSED_ABOVE = 4  # Above this fraction of its limit, the process returns memory at once. Below, it pauses in between.
 GIVEN_BACK_SECONDS = 2.0  # Seconds of such a pause, because returning memory delays other work.
@@ -157,7 +156,6 @@ class Proxy:
     async def _give_memory_back(self) -> None:
         """Return freed memory to the system when the process has grown or callers hold less. Memory that is freed in
         small pieces leaves gaps, which malloc keeps."""
-
         memory, most_held, before, rests_until = self.shared.memory, 0, resident_bytes(), 0.0
         while True:
             await asyncio.sleep(GIVE_BACK_SECONDS)

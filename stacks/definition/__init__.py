@@ -68,19 +68,19 @@ class Environment(Renamable):
     """An environment, such as dev or prod."""
 
     namespace: Namespace | None = None
-    """Namespace. The default is `tidegate-` and the (oldest) name of the environment."""
+    """Namespace. The default is `tidegate-` and the (oldest) name."""
     production: bool = False
     """Whether the rules and guardrails of production apply."""
     local: bool = False
-    """Whether it is a trial on one machine, where host paths and images without a digest are allowed."""
+    """Whether it is a trial on one machine, with host paths and images without a digest."""
     labels: NamespaceLabels = Field(default_factory=dict)
-    """Additional labels of the namespace."""
+    """Labels of the namespace."""
     annotations: ForeignAnnotations = Field(default_factory=dict)
     """Annotations of the namespace."""
     rollout: RolloutOrder = RolloutOrder()
-    """Order of a rollout over data planes."""
+    """Order of a rollout over data planes, besides their `wave`."""
     promotion: Promotion = Promotion()
-    """Conditions for deploying and promoting versions of models to it."""
+    """Conditions for deploying and promoting models."""
 
     @model_validator(mode="after")
     def _production_is_no_trial(self) -> Self:
@@ -111,19 +111,19 @@ class DataPlane(Renamable):
     """A cluster."""
 
     context: Text | None = None
-    """Kubeconfig context. The default is the (oldest) name of the data plane."""
+    """Kubeconfig context. The default is the (oldest) name."""
     environments: Annotated[tuple[DnsLabel, ...], Field(min_length=1)]
     """Environments on this data plane."""
     platform: DnsLabel | None = None
-    """Name of the platform, if several definitions share the cluster: it marks which stacks belong to which."""
+    """Name of the platform, if several definitions share the cluster."""
     wave: Annotated[int, Field(ge=1, le=100)] = 1
-    """Position in a rollout: lower waves first, data planes of one wave together."""
+    """Position in a rollout, lower waves first."""
     registries: dict[RegistryHost, RegistryMirror] = Field(default_factory=dict)
-    """Mirrors: registry host of an image → its replacement, such as nvcr.io: mirror.example.com/nvcr."""
+    """Mirrors of registries, such as nvcr.io: mirror.example.com/nvcr."""
     storage_classes: dict[Literal["efs", "nfs", "csi", "hostPath"], DnsLabel] = Field(default_factory=dict)
-    """Storage class for datasets of a kind: efs, nfs, csi or hostPath."""
+    """Storage class of datasets of kind efs, nfs, csi or hostPath."""
     gpus: tuple[GpuNodes, ...] = ()
-    """GPUs of the data plane. Without this key it has none, and `tidegate check` refuses pools on GPUs."""
+    """GPUs. Without this key, `tidegate check` refuses pools on GPUs."""
 
     @property
     def context_name(self) -> str:

@@ -164,14 +164,14 @@ class Named(Section):
     """A list item that overlays merge by its name."""
 
     name: DnsLabel
-    """Name, unique in its list."""
+    """Unique name."""
 
 
 class Renamable(Named):
     """A list item that you can rename: its objects keep their first name."""
 
     formerly: Annotated[tuple[DnsLabel, ...], NOT_IN_VALUES] = ()
-    """Former names, the oldest first. Objects in a cluster keep the oldest name."""
+    """Former names, oldest first. Objects keep the oldest."""
 
     @property
     def made_as(self) -> str:
@@ -390,9 +390,9 @@ class ReplicaBounds(Section):
     """The bounds of an autoscaler."""
 
     min: Annotated[int, Field(ge=1, le=1000)]
-    """Minimum number of replicas."""
+    """Fewest replicas."""
     max: Annotated[int, Field(ge=1, le=1000)]
-    """Maximum number of replicas."""
+    """Most replicas."""
 
     @model_validator(mode="after")
     def _bounds_are_in_order(self) -> Self:

@@ -32,7 +32,7 @@ class DominoDataset(Section):
     """A Domino dataset. Domino keeps it in `filecache/<dataset id>` of its shared volume."""
 
     dataset_id: Annotated[str, form(r"^[A-Za-z0-9-]+$", "the id in the dataset's URL")]
-    """Id of the Domino dataset."""
+    """Id of the dataset."""
 
     @property
     def folder(self) -> str:
@@ -43,22 +43,22 @@ class DatasetBase(Renamable):
     """Keys of datasets of every kind."""
 
     domino: Annotated[DominoDataset | None, NOT_IN_VALUES] = None
-    """The Domino dataset with the models, if the volume is Domino's shared volume."""
+    """Domino dataset with the models, if the volume is Domino's shared volume."""
     writers: Annotated[tuple[Text, ...], NOT_IN_VALUES] = ()
-    """Groups of your identity provider that may write models to it."""
+    """Groups of your identity provider that may write models."""
 
 
 class VolumeBase(DatasetBase):
     """Keys of datasets for which Tidegate creates a volume and a claim."""
 
     capacity: ByteQuantity = "100Gi"
-    """Nominal size of volume and claim. Shared file systems do not enforce it."""
+    """Nominal size, which shared file systems do not enforce."""
     mount_options: tuple[Text, ...] = ()
-    """Mount options, such as tls or nconnect=8."""
+    """Mount options, such as nconnect=8."""
     access_mode: Literal["ReadOnlyMany", "ReadWriteMany"] = "ReadOnlyMany"
-    """Access mode of volume and claim. Servers always mount it read-only."""
+    """Access mode. Servers always mount it read-only."""
     storage_class: ObjectName | None = None
-    """Storage class of volume and claim. The default is the data plane's for this kind, if any."""
+    """Storage class. The default is the data plane's."""
 
 
 class EfsDataset(VolumeBase):
@@ -68,9 +68,9 @@ class EfsDataset(VolumeBase):
     file_system_id: Annotated[str, form(r"^fs-[0-9a-f]+$", "fs-0123456789abcdef0")]
     """Id of the file system."""
     access_point_id: Annotated[str, form(r"^fsap-[0-9a-f]+$", "fsap-0123456789abcdef0")] | None = None
-    """Access point, which sets the root directory and the user. The default is the file system's root."""
+    """Access point, which sets root directory and user. By default there is none."""
     access_mode: Literal["ReadWriteMany"] = "ReadWriteMany"
-    """Access mode of volume and claim, the only one of the EFS driver. Servers mount it read-only."""
+    """Access mode, the only one of the driver."""
 
 
 class NfsSource(Section):
@@ -78,7 +78,7 @@ class NfsSource(Section):
 
     kind: Literal["nfs"]
     server: HostOrAddress
-    """Host name or address of the NFS server."""
+    """Host name or address."""
     path: AbsolutePath
     """Exported path."""
 
@@ -92,15 +92,15 @@ class CsiSource(Section):
 
     kind: Literal["csi"]
     driver: ObjectName
-    """Name of the driver, such as s3.csi.aws.com, gcsfuse.csi.storage.gke.io or blob.csi.azure.com."""
+    """Driver, such as s3.csi.aws.com, gcsfuse.csi.storage.gke.io or blob.csi.azure.com."""
     volume_handle: Text
     """The driver's name of the volume."""
     volume_attributes: dict[Text, str] = Field(default_factory=dict)
     """Attributes for the driver, such as bucketName. Never a secret."""
     fs_type: Text | None = None
-    """File system type, for drivers of block volumes."""
+    """File system type of block volumes."""
     node_publish_secret: ObjectName | None = None
-    """Secret in the environment's namespace that the driver reads for the mount."""
+    """Secret that the driver reads for the mount."""
 
 
 _BELOW = re.compile(r"-*(?:prefix|only-dir|subdirectory)[ =](.+)")
@@ -201,7 +201,7 @@ class HostPathSource(Section):
 
     kind: Literal["hostPath"]
     path: AbsolutePath
-    """Absolute path on every node."""
+    """Directory on every node."""
 
 
 class HostPathDataset(HostPathSource, VolumeBase):
@@ -209,7 +209,7 @@ class HostPathDataset(HostPathSource, VolumeBase):
 
 
 class ClaimDataset(DatasetBase):
-    """An existing PersistentVolumeClaim in the environment's namespace. Tidegate never changes it."""
+    """An existing PersistentVolumeClaim, which Tidegate never changes."""
 
     kind: Literal["claim"]
     claim_name: ObjectName
@@ -229,16 +229,16 @@ class DatasetRepository(Section):
     dataset: Text
     """Name of the dataset."""
     path: RelativePath | None = None
-    """Directory of the repository below the dataset's root. The default is the root."""
+    """Directory in the dataset. The default is its root."""
 
 
 class ObjectStoreRepository(Section):
     """A model repository in object storage. Triton reads it, or the policy that stages files."""
 
     url: ObjectStoreUrl
-    """Address of the repository."""
+    """Address."""
     writers: tuple[Text, ...] = ()
-    """Groups of your identity provider that may write models to it."""
+    """Groups of your identity provider that may write models."""
 
 
 def _repository_tag(value: Any) -> str:

@@ -37,9 +37,9 @@ class _Peer(Named, Conditional):
     namespace_labels: Labels = Field(default_factory=dict)
     """Labels of namespaces, such as kubernetes.io/metadata.name: ingress-nginx."""
     pod_labels: Labels = Field(default_factory=dict)
-    """Labels of pods in these namespaces. The default is all pods."""
+    """Labels of pods there. The default is all."""
     cidr: Cidr | None = None
-    """Address range, such as 10.0.0.0/8, instead of labels."""
+    """Address range, instead of labels."""
 
 
 class Caller(_Peer):
@@ -56,14 +56,13 @@ class Reach(_Peer):
         Condition("exceptions_are_of_a_range", _OF_A_RANGE, needs=("cidr",), when={"except": ()}),
     )
     by: tuple[Literal["proxy", "servers"], ...] = ()
-    """Pods that can reach it: the proxy's, the servers', or both."""
+    """Pods that can reach it."""
     server: ServiceLabel | None = None
     """Server whose pods can reach it, instead of by."""
     ports: tuple[Port, ...] = ()
     """TCP ports. The default is all."""
     except_: tuple[Cidr, ...] = Field(default=(), alias="except")
-    """Ranges in cidr to exclude. Private ranges and the clouds' metadata addresses in cidr are always excluded: add an
-    entry for them."""
+    """Ranges to exclude from cidr. Private ranges and metadata addresses are always excluded: add an entry for them."""
 
     @model_validator(mode="after")
     def _exceptions_lie_in_the_range(self) -> Self:
@@ -87,16 +86,16 @@ class Dns(Section):
     ports: Annotated[tuple[Port, ...], Field(min_length=1)] = (53,)
     """UDP and TCP ports of its pods (OpenShift: 5353)."""
     addresses: tuple[Cidr, ...] = ()
-    """Addresses of DNS caches on nodes, such as 169.254.20.10/32 (NodeLocal DNSCache)."""
+    """Addresses of DNS caches on nodes, such as 169.254.20.10/32."""
 
 
 class ApiServer(Section):
     """The cluster's API server: the endpoints of the Service `kubernetes`, not the Service's address."""
 
     addresses: Annotated[tuple[Cidr, ...], Field(min_length=1)]
-    """Address ranges, such as 10.0.0.0/28."""
+    """Address ranges of its endpoints, not of the Service `kubernetes`."""
     ports: Annotated[tuple[Port, ...], Field(min_length=1)] = (443, 6443)
-    """TCP ports of the API server."""
+    """TCP ports."""
 
 
 class Network(Section):
@@ -109,8 +108,7 @@ class Network(Section):
     dns: Dns = Dns()
     """The cluster's DNS."""
     api_server: ApiServer | None = None
-    """The API server, from which eviction policies read the keys that verify proxies. Without it, only network policies
-    protect leases."""
+    """API server, for the keys that verify proxies. Without it, only network policies protect leases."""
 
 
 class Mesh(Section):
@@ -119,42 +117,42 @@ class Mesh(Section):
     mode: Annotated[Literal["istio"], NOT_IN_VALUES]
     """Kind of the mesh."""
     mtls: Literal["PERMISSIVE", "STRICT"] = "PERMISSIVE"
-    """PERMISSIVE also accepts callers outside the mesh. STRICT does not."""
+    """PERMISSIVE also accepts callers outside the mesh."""
     namespace: DnsLabel = "istio-system"
-    """Namespace of the mesh's control plane."""
+    """Namespace of its control plane."""
 
 
 class Domino(Section):
-    """Integration with a Domino platform whose control plane, or Nexus data plane, is in the same cluster."""
+    """A Domino platform whose control plane, or Nexus data plane, is in the same cluster."""
 
     platform_namespace: DnsLabel = "domino-platform"
-    """Namespace of the platform's services."""
+    """Namespace of its services."""
     compute_namespace: DnsLabel = "domino-compute"
-    """Namespace of workspaces, jobs and model endpoints, whose pods can call the proxy."""
+    """Namespace of workspaces, jobs and model endpoints, which can call the proxy."""
     principal_url: HttpUrl | None = None
-    """Address of a principal service outside platformNamespace, such as https://domino.example.com/v4/auth/principal.
-    The proxy then needs an entry in network.reach, and can no longer reach platformNamespace."""
+    """Address of a principal service outside platformNamespace, with an entry in network.reach. The proxy then cannot
+    reach platformNamespace."""
 
 
 class PrometheusPeer(Section):
-    """The Prometheus that can scrape metrics."""
+    """Prometheus that can scrape metrics."""
 
     namespace: DnsLabel = "monitoring"
     """Namespace of its pods."""
     pod_labels: Labels = Field(default_factory=dict)
-    """Labels of its pods. The default is all pods of the namespace."""
+    """Labels of its pods. The default is all."""
 
 
 class Objectives(Section):
     """Service-level objectives over 30 days. Alerts fire if the error budget burns too fast. 0 means no objective."""
 
     availability: Percent = "99.9"
-    """Percentage of requests without failure. Failures are HTTP 5xx except 503, and gRPC UNKNOWN, DEADLINE_EXCEEDED,
-    INTERNAL and DATA_LOSS."""
+    """Percentage of requests without HTTP 5xx (except 503) or gRPC UNKNOWN, DEADLINE_EXCEEDED, INTERNAL or
+    DATA_LOSS."""
     answered: Percent = "99"
     """Percentage of requests without HTTP 503 or gRPC UNAVAILABLE."""
     latency: Percent = "95"
-    """Percentage of requests within latencySeconds, including waits for loads. A stream is one request."""
+    """Percentage of requests within latencySeconds, with waits for loads. A stream is one request."""
     latency_seconds: Literal["0.1", "0.25", "0.5", "1", "2.5", "5", "10", "30"] = "2.5"
     """Limit of the latency objective, in seconds."""
 
@@ -163,24 +161,23 @@ class Monitoring(Section):
     """Metrics and alerts through the Prometheus operator, which must be in the cluster."""
 
     operator: Annotated[bool, NOT_IN_VALUES] = False
-    """Whether to create PodMonitor and PrometheusRule objects."""
+    """Whether to create PodMonitors and PrometheusRules."""
     prometheus: Annotated[PrometheusPeer, NOT_IN_VALUES] = PrometheusPeer()
-    """The Prometheus that can scrape metrics."""
+    """Prometheus that can scrape metrics."""
     interval_seconds: Annotated[int, Field(ge=5, le=600)] = 30
-    """Scrape interval in seconds."""
+    """Seconds between scrapes."""
     labels: Labels = Field(default_factory=dict)
     """Labels by which the operator selects the objects, such as release: prometheus."""
     rules: bool = True
-    """Whether to create alert rules. docs/runbooks.md explains each alert."""
+    """Whether to create alert rules (docs/runbooks.md)."""
     objectives: Objectives = Objectives()
-    """Service-level objectives."""
+    """Service-level objectives over 30 days, for alerts on error budgets. 0 means none."""
     runbooks: Page = RUNBOOKS
-    """Page that alerts link to, such as https://docs.example.com/runbooks.html of your site (`make site`)."""
+    """Page that alerts link to, such as that of your site (`make site`)."""
     dashboards: bool = False
-    """Whether to create ConfigMaps with dashboards for Grafana's sidecar. They need `operator`. `tidegate dashboards`
-    writes them as files."""
+    """Whether to create ConfigMaps with dashboards for Grafana's sidecar. Needs `operator`."""
     dashboard_labels: Labels = Field(default_factory=lambda: {"grafana_dashboard": "1"})
-    """Labels by which Grafana's sidecar selects the dashboards."""
+    """Labels by which the sidecar selects them."""
 
 
 class PullSecret(Named):

@@ -58,25 +58,25 @@ class Waiver(Named):
     """An exception from a guardrail, with an owner, a reason and a last day."""
 
     rule: GuardrailName
-    """Name of the guardrail (docs/guardrails.md)."""
+    """Name of the guardrail."""
     object: OneObject | None = None
-    """Object of the exception, as findings name it. The default is all objects of the environment."""
+    """Object, as findings name it. The default is all objects."""
     owner: Text
-    """Person or team that is responsible for it."""
+    """Responsible person or team."""
     reason: Text
     """Reason for the exception."""
     until: Day
-    """Last day of the exception."""
+    """Last day."""
 
 
 class Guardrails(Section):
-    """Settings of the guardrails for every rendering, preview and chart of an environment (docs/guardrails.md)."""
+    """Settings of the guardrails (docs/guardrails.md)."""
 
     severities: dict[GuardrailName, Literal["advisory", "mandatory"]] = Field(default_factory=dict)
-    """Severities that replace a guardrail's default: mandatory fails a command, advisory prints a warning."""
+    """Severities instead of the defaults: mandatory fails a command, advisory prints a warning."""
     waivers: tuple[Waiver, ...] = ()
     """Exceptions."""
     gpu_slices: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
-    """Limit of GPU slices on each data plane, with autoscalers at their maximum. A whole GPU counts as one."""
+    """Most GPU slices on each data plane, with autoscalers at their maximum. A whole GPU counts as one."""
     monthly_budget: Annotated[int, Field(ge=0, le=1_000_000_000)] | None = None
-    """Limit of GPU cost a month on each data plane, with autoscalers at their maximum. Each device needs a price."""
+    """Highest GPU cost a month on each data plane, likewise. Each device needs a price."""

@@ -23,19 +23,18 @@ POLICY_IMAGE = "eviction-policy"
 
 
 class Image(Named):
-    """Container images. `tidegate pin` gets the digests from the registries, and writes them to `images.lock`."""
+    """Container images. `tidegate pin` writes their digests to `images.lock`."""
 
     repository: Repository
-    """Registry and repository, as for `docker pull`."""
+    """Registry and repository."""
     tag: Annotated[
         str,
         form(r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$", "an image tag: letters, digits, dots, dashes and underscores"),
         Without(r"^latest$", "is a tag that changes with every push: set a version"),
     ]
-    """Tag. Quote it if it looks like a number."""
+    """Tag, in quotes if it looks like a number."""
     backends: tuple[Backend, ...] = ()
-    """Triton backends in the image, such as `python`. `tidegate deploy` refuses models of other backends. Without it,
-    nothing is checked."""
+    """Triton backends in the image, such as `python`. If set, `tidegate deploy` refuses models of others."""
 
     @property
     def registry(self) -> str:

@@ -24,11 +24,11 @@ class VersionShare(Section):
     """A version with its share of the traffic."""
 
     version: Annotated[int, Field(ge=1, le=MOST_NUMBER)]
-    """Version, the name of its directory in the repository."""
+    """Version, the name of its directory."""
     weight: Weight
-    """Share of the requests, in per cent. The shares of a model sum to 100."""
+    """Percentage of requests. The percentages of a model sum to 100."""
     pool: Annotated[DnsLabel | None, NOT_IN_VALUES] = None
-    """Pool of this version (kind openai). The default is the model's pool."""
+    """Pool of this version (kind openai). The default is the model's."""
 
 
 _ONE_WAY = "versions and alias exclude each other: remove one"
@@ -37,31 +37,29 @@ _ONE_WAY = "versions and alias exclude each other: remove one"
 class Model(Conditional):
     """A model that clients can call.
 
-    If a model has an `alias`, its configuration (config.pbtxt) contains the version of the alias: the entry
-    `tidegate.alias.<alias>` of `parameters`, as `string_value`. `tidegate deploy` and `tidegate promote` write it.
-    Without that entry, the proxy responds `busy`.
+    `tidegate deploy` and `tidegate promote` write the version of an `alias` to the parameter `tidegate.alias.<alias>`
+    in the model's config.pbtxt. Without it, the proxy responds `busy`.
     """
 
     conditions: ClassVar = (Condition("traffic_is_split_once", _ONE_WAY, forbids=("alias",), when={"versions": ()}),)
     name: ModelName
-    """Name, which is also its directory in the repository."""
+    """Name, and its directory in the repository."""
     server: Annotated[DnsLabel, NOT_IN_VALUES]
-    """Server of the model."""
+    """Its server."""
     pool: Annotated[DnsLabel | None, NOT_IN_VALUES] = None
-    """Pool of the server. Required if the server has several, unless each version has one."""
+    """Its pool. Required if the server has several, unless each version has one."""
     versions: tuple[VersionShare, ...] = ()
-    """Versions and their shares of the traffic. Without versions and alias, the newest version gets all."""
+    """Versions and their shares of the traffic. Without versions and alias, the newest gets all."""
     alias: Alias | None = None
-    """Alias in the registry of the version that gets all requests, instead of versions."""
+    """Alias in the registry of the version that gets all requests."""
     served_names: tuple[ServedName, ...] = ()
-    """Additional names in requests (kind openai), such as meta/llama-3.1-8b-instruct. Access rules, limits and metrics
-    use the model's name."""
+    """More names in requests (kind openai). Access rules, limits and metrics use the model's name."""
     idle_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = None
     """Idle seconds after which the policy may evict it. The default is its pool's."""
     pinned: bool = False
-    """Whether the policy loads it at start and never evicts it (on-demand pools)."""
+    """Whether the policy loads it at start and never evicts it."""
     footprint: ByteQuantity | None = None
-    """GPU memory of the loaded model. By default the policy measures it."""
+    """GPU memory. By default the policy measures it."""
 
     def pools(self, otherwise: str) -> dict[str, tuple[VersionShare, ...]]:
         """Return its pools, each with the versions there. `otherwise` is the pool if the model names none."""

@@ -67,14 +67,13 @@ class EngineSettings(ContainerVariables):
     """Settings of every engine."""
 
     source: Text | None = None
-    """Id or path that the engine loads instead of the model's directory in the repository: <model>, or
-    <model>/<version> if the model has versions."""
+    """Id or path that the engine loads instead of `<model>`, or `<model>/<version>`, in the repository."""
     tensor_parallel_size: Annotated[int, Field(ge=1, le=16)] = 1
-    """Number of devices of a replica, over which the engine spreads the model."""
+    """Devices of a replica, over which the engine spreads the model."""
     context_length: Annotated[int | None, Field(ge=1, le=2**31 - 1)] = None
-    """Maximum tokens of prompt and response together. The default is the model's maximum."""
+    """Most tokens of prompt and response together. The default is the model's."""
     environment: Annotated[dict[EnvironmentName, str], _OURS, CHOOSES_GPUS] = Field(default_factory=dict)
-    """Environment variables of the engine's container. Never a secret."""
+    """Environment variables. Never a secret."""
     secret_environment: tuple[EngineSecret, ...] = ()
     """Environment variables from Secrets."""
     exit_timeout_seconds: Annotated[int, Field(ge=1, le=3600)] = 120
@@ -85,7 +84,7 @@ class ExtraArguments(Section):
     """Additional arguments of a process."""
 
     extra_arguments: tuple[ExtraArgument, ...] = ()
-    """Additional arguments of the process, except those that Tidegate sets."""
+    """Additional arguments, except those that Tidegate sets."""
 
     @model_validator(mode="after")
     def _extra_arguments_leave_ours_alone(self) -> Self:
@@ -125,22 +124,21 @@ class Frontends(ExtraArguments):
     replicas: Annotated[int, Field(ge=1, le=1000)] = 2
     """Number of replicas."""
     node_selector: Labels = Field(default_factory=dict)
-    """Labels of their nodes, which need no GPU."""
+    """Labels of their nodes."""
     tolerations: tuple[Toleration, ...] = ()
     """Taints that the pods tolerate."""
 
 
 class DynamoSettings(KnownEngineSettings):
-    """NVIDIA Dynamo: a worker in each replica, and a frontend in each replica or shared frontends."""
+    """NVIDIA Dynamo: a worker in each replica, and a frontend there or shared ones."""
 
     engine: Literal["dynamo"]
     worker: Literal["vllm", "sglang", "trtllm", "mocker"] = "vllm"
-    """Engine of the worker. The mocker is for trials: it needs no GPU and returns random text."""
+    """Engine of the worker. The mocker, for trials, returns random text without a GPU."""
     frontend_resources: FrontendResources = FrontendResources()
     """CPU and memory of a frontend."""
     frontends: Frontends | None = None
-    """Shared frontends, which know every worker of the server. Without them, each replica has one, which finds its
-    worker through files."""
+    """Shared frontends, which know every worker (docs/openai.md). Without them, each replica has one."""
 
 
 class VllmSettings(KnownEngineSettings):
@@ -160,8 +158,7 @@ class NimSettings(KnownEngineSettings):
 
     engine: Literal["nim"]
     own_model: bool = False
-    """Whether the image chooses the model instead of the repository. Most images download it at start, which needs an
-    entry in network.reach."""
+    """Whether the image chooses the model. Most images download it, which needs an entry in network.reach."""
 
     @model_validator(mode="after")
     def _own_models_have_no_source(self) -> Self:
@@ -178,25 +175,25 @@ MetricName = Annotated[str, form(r"^[a-zA-Z_:][a-zA-Z0-9_:]*$", "a Prometheus me
 class CustomSettings(EngineSettings):
     """Any other server of OpenAI's API. It listens on port 8000.
 
-    Its command and arguments can contain $(MODEL), the model's directory or `source`, and $(SERVED_NAME), the model's
-    name in requests. They can also contain $(HTTP_PORT), $(TENSOR_PARALLEL_SIZE) and, if it is set, $(CONTEXT_LENGTH).
+    The `command` and `arguments` of a custom engine can contain $(MODEL) (its directory or `source`), $(SERVED_NAME),
+    $(HTTP_PORT), $(TENSOR_PARALLEL_SIZE) and, if it is set, $(CONTEXT_LENGTH).
     """
 
     engine: Literal["custom"]
     command: Annotated[tuple[Text, ...], Field(min_length=1)]
     """Command of the container."""
     arguments: tuple[Text, ...] = ()
-    """All arguments of the container."""
+    """Arguments."""
     live_path: Annotated[str, _PATH] = "/health"
     """Path of the liveness probe: 200 unless the server hangs."""
     ready_path: Annotated[str, _PATH] = "/health"
     """Path of the readiness probe: 200 after the model is loaded."""
     metrics_path: Annotated[str | None, _PATH] = None
-    """Path of its metrics on the same port. Needs python3 in the image. Without it, Prometheus does not scrape them."""
+    """Path of its metrics. Needs python3 in the image. Without it, Prometheus scrapes none."""
     waiting_metric: MetricName = "vllm:num_requests_waiting"
-    """Metric of the waiting requests, by which its pools can scale."""
+    """Metric of waiting requests, by which pools can scale."""
     running_metric: MetricName = "vllm:num_requests_running"
-    """Metric of the requests in progress."""
+    """Metric of requests in progress."""
 
 
 AnyEngine = Annotated[
@@ -205,7 +202,7 @@ AnyEngine = Annotated[
 
 
 class OpenaiServer(Server):
-    """A server of OpenAI's API. Each of its pools serves one model."""
+    """A server of OpenAI's API. Each pool serves one model."""
 
     bound_to_image: ClassVar[str] = "engines of TensorRT-LLM and compiled caches"
     loads_whole_repository: ClassVar[bool] = False
@@ -213,7 +210,7 @@ class OpenaiServer(Server):
     kind: Literal["openai"]
     """Kind of the server."""
     image: DnsLabel
-    """Name of its image under images."""
+    """Name of its image under `images`."""
     openai: AnyEngine
     """Engine, and settings of its process."""
 

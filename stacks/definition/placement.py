@@ -44,10 +44,10 @@ class MigPlacement(Conditional):
     )
     kind: Literal["mig"]
     profile: MigProfile
-    """Profile of the slice."""
+    """Profile."""
     product: WantedProduct = None
     strategy: Literal["mixed", "single"] = "mixed"
-    """MIG strategy of the device plugin: mixed has a resource for each profile, single has not."""
+    """MIG strategy of the device plugin: mixed has a resource for each profile."""
 
 
 class WholeGpuPlacement(Section):
@@ -60,12 +60,12 @@ class WholeGpuPlacement(Section):
 
 
 class SharedGpuPlacement(Section):
-    """A share of a GPU by time-slicing or MPS. Time-slicing does not isolate memory."""
+    """A share of a GPU. Time-slicing does not isolate memory."""
 
     kind: Literal["time-slicing", "mps"]
     product: WantedProduct = None
     renamed: bool = True
-    """Whether the device plugin renames the shared resource to nvidia.com/gpu.shared (renameByDefault)."""
+    """Whether the plugin names shares nvidia.com/gpu.shared (renameByDefault)."""
 
 
 class DraPlacement(Conditional):
@@ -81,9 +81,9 @@ class DraPlacement(Conditional):
     )
     kind: Literal["dra"]
     device_class: ObjectName = "mig.nvidia.com"
-    """DeviceClass, such as gpu.nvidia.com or mig.nvidia.com."""
+    """DeviceClass, such as gpu.nvidia.com."""
     profile: MigProfile | None = None
-    """MIG profile. Without one, the replica gets a whole device."""
+    """Profile. Without one, the replica gets a whole device."""
     product: WantedProduct = None
 
 
@@ -102,11 +102,11 @@ class MigLayout(Section):
     """MIG slices on GPUs of a node."""
 
     gpus: Annotated[int, Field(ge=1, le=16)] | None = None
-    """GPUs of each node with this layout. Other GPUs are whole. The default is all, or one in a list of layouts."""
+    """GPUs of each node with this layout. The default is all, or one in a list of layouts."""
     strategy: Literal["mixed", "single", "dra"] = "mixed"
     """Provider of the slices: the device plugin (mixed, single), or Dynamic Resource Allocation."""
     slices: dict[MigProfile, Annotated[int, Field(ge=1, le=7)]]
-    """Number of slices of each profile on one GPU. Empty for a GPU in MIG mode without slices."""
+    """Slices of each profile on one GPU. Empty for MIG mode without slices."""
 
 
 Layouts = Annotated[
@@ -135,13 +135,13 @@ class GpuNodes(Conditional):
     per_node: Annotated[int, Field(ge=1, le=16)]
     """GPUs of each node."""
     memory: ByteQuantity | None = None
-    """Allocatable memory of each node (`kubectl describe node`). `tidegate check` refuses pools that request more."""
+    """Allocatable memory of each node. `tidegate check` refuses pools that request more."""
     cpu: CpuQuantity | None = None
-    """Allocatable CPU of each node (`kubectl describe node`). `tidegate check` refuses pools that request more."""
+    """Allocatable CPU of each node, likewise."""
     price: Price | None = None
-    """Price of one GPU. Without it, previews show device hours instead of money."""
+    """Price of one GPU. Without it, previews show device hours."""
     mig: Layouts | None = None
-    """MIG slices of each GPU, or a list of layouts for GPUs with different slices. GPUs in no layout are whole."""
+    """MIG slices of each GPU, or a list of layouts. GPUs in no layout are whole."""
     sharing: GpuSharing | None = None
     """Sharing of each GPU without MIG."""
 

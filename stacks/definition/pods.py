@@ -23,17 +23,17 @@ _EXISTS = "operator Exists tolerates every value: remove value"
 
 
 class Pods(Section):
-    """Settings of all pods of an environment: those of its servers and of its proxy."""
+    """Settings of all pods of servers and of the proxy."""
 
     annotations: Annotated[ForeignAnnotations, _GIVES_DEVICES] = Field(default_factory=dict)
-    """Annotations of the pods."""
+    """Annotations."""
     environment: Annotated[
         dict[EnvironmentName, str], without_ours("AZURE_STORAGE_AUTH_TYPE", "TIDEGATE_.*"), CHOOSES_GPUS
     ] = Field(default_factory=dict)
-    """Environment variables of all containers, such as HTTPS_PROXY and NO_PROXY. A web proxy needs an entry in
-    network.reach. Never a secret."""
+    """Environment variables of all containers, such as HTTPS_PROXY (which needs an entry in network.reach). Never a
+    secret."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
-    """Pull policy of images. The default is Kubernetes' (IfNotPresent)."""
+    """Pull policy. Kubernetes' default is IfNotPresent."""
 
 
 class Toleration(Conditional):
@@ -46,8 +46,8 @@ class Toleration(Conditional):
     key: LabelKey
     """Key of the taint."""
     operator: Literal["Equal", "Exists"] | None = None
-    """Equal (the taint has this value) or Exists (any value). The default is Equal with a value, and Exists without."""
+    """Equal, or Exists (any value). The default is Equal if there is a value."""
     value: LabelValue | None = None
-    """Value of the taint. The default is any."""
+    """Value. The default is any."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    """Effect of the taint. The default is any."""
+    """Effect. The default is any."""

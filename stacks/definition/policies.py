@@ -16,4 +16,4 @@ class EvictionPolicy(Named):
     """Custom eviction policies, which your image eviction-policy contains."""
 
     name: Annotated[DnsLabel, Without(rf"^({'|'.join(SHIPPED)})$", _OURS)]
-    """Name in the pools' loading.policy, and of its entry point."""
+    """Name in loading.policy, and of its entry point."""

@@ -12,17 +12,13 @@ Currency = Annotated[str, form(r"^[A-Z]{3}$", "a currency by its code in ISO 421
 
 
 class Price(Section):
-    """Price of one GPU.
-
-    A slice costs its part of the GPU: the larger of its parts of the compute slices and of the memory slices. All
-    slices of a GPU together cost no more than the GPU.
-    """
+    """Price of one GPU, and so of its slices (docs/capacity.md)."""
 
     per_hour: Annotated[float, Field(ge=0, le=100_000)]
-    """Price of one whole GPU an hour."""
+    """Price of a whole GPU an hour."""
     currency: Currency = CURRENCY
-    """Currency, the same for all prices of a definition."""
+    """Currency, the same for all prices."""
     source: Text
-    """Source of the price: an address, an offer, a contract."""
+    """Source of the price."""
     as_of: Day
     """Day of the price."""

@@ -15,23 +15,20 @@ _WHERE = "soakHours counts hours of service in another environment: set from"
 
 
 class Promotion(Conditional):
-    """Conditions for deploying and promoting versions of models to the environment.
-
-    The `tidegate` command enforces these rules to prevent mistakes. They are not access control: restrict write
-    permissions on the repository too.
-    """
+    """Conditions for deploying and promoting versions of models to the environment. They are not access control:
+    restrict write permissions on the repository too."""
 
     conditions: ClassVar = (
         Condition("hours_of_service_are_counted_somewhere", _WHERE, needs=("from",), when={"soakHours": ()}),
     )
     source: DnsLabel | None = Field(default=None, alias="from")
-    """Environment to which a version must have been deployed before. The default is any registered version."""
+    """Environment that must have had the version. The default is any registered version."""
     principals: tuple[ExactName, ...] = ()
     """Principals that may deploy, promote, roll back and remove versions. No globs."""
     groups: tuple[ExactName, ...] = ()
-    """Groups that may do this. No globs. Without principals and groups, the writers of the server's repository may, and
-    without writers all callers."""
+    """Groups that may. Without principals and groups, the writers of the server's repository may, or else all
+    callers."""
     separation_of_duties: bool = False
-    """Whether someone other than the person who registered a version must promote it."""
+    """Whether the person who registered a version cannot promote it."""
     soak_hours: Annotated[float, Field(ge=0.1, le=8760)] | None = None
-    """Hours that a version must have served in that environment without an error. The default is none."""
+    """Hours that a version must have served in `from` without an error."""

@@ -57,28 +57,23 @@ ExposurePath = Annotated[HttpPath, Without(proxy_process.AMBIGUOUS_PATH, _TWO_AD
 
 
 class ClusterIpExposure(Section):
-    """Reachable only inside the cluster."""
+    """Only inside the cluster."""
 
     kind: Literal["cluster-ip"]
 
 
 class IngressExposure(Section):
-    """Reachable through an Ingress.
+    """Through an Ingress.
 
-    Annotations change the controller's defaults. `tidegate check` lists the annotations that a known controller needs:
-
-    - ingress-nginx refuses bodies above 1 MB (proxy-body-size), and waits 60 seconds for a response
-      (proxy-read-timeout).
-    - AWS checks the health of pods at /, for which the proxy returns 404. It needs
-      alb.ingress.kubernetes.io/healthcheck-path: /healthz.
-    - Google needs a BackendConfig with that path, which serviceAnnotations names.
+    `tidegate check` lists the annotations that a known Ingress controller needs: for large bodies, long responses
+    (ingress-nginx), and health checks at /healthz instead of / (AWS, Google).
     """
 
     kind: Literal["ingress"]
     host: Host
-    """Host name. Data planes can share it only behind a load balancer that distributes requests over them."""
+    """Host name. Data planes can share it only behind a load balancer over them."""
     path: ExposurePath = "/"
-    """Path prefix of the proxy over HTTP. It cannot start like a path of its API (/v2, /models …)."""
+    """Path prefix over HTTP. It cannot start like a path of the proxy's API."""
     class_name: ObjectName | None = None
     """IngressClass. The default is the cluster's."""
     annotations: Annotated[
@@ -88,23 +83,23 @@ class IngressExposure(Section):
             "bypasses the proxy, or injects configuration into the ingress controller",
         ),
     ] = Field(default_factory=dict)
-    """Annotations for the ingress controller, except snippets of configuration and other backends."""
+    """Annotations for the controller, except snippets and other backends."""
     service_annotations: Annotations = Field(default_factory=dict)
-    """Annotations of the proxy's Service for controllers that read them, such as cloud.google.com/backend-config."""
+    """Annotations of the proxy's Service, such as cloud.google.com/backend-config."""
 
 
 class HttpRouteExposure(Section):
-    """Reachable through a Gateway (Gateway API).
+    """Through a Gateway (Gateway API).
 
-    A Gateway of GKE (class gke-…) checks the health of pods at /, for which the proxy returns 404. Create a
-    HealthCheckPolicy (networking.gke.io/v1) with requestPath /healthz for the Service inference-proxy.
+    A Gateway of GKE needs a HealthCheckPolicy (networking.gke.io/v1) with requestPath /healthz for the Service
+    inference-proxy.
     """
 
     kind: Literal["http-route"]
     host: Host
-    """Host name. Data planes can share it only behind a load balancer that distributes requests over them."""
+    """Host name. Data planes can share it only behind a load balancer over them."""
     path: ExposurePath = "/"
-    """Path prefix of the proxy over HTTP. It cannot start like a path of its API (/v2, /models …)."""
+    """Path prefix over HTTP. It cannot start like a path of the proxy's API."""
     gateway: ObjectName
     """Gateway of the route."""
     gateway_namespace: DnsLabel
@@ -114,11 +109,11 @@ class HttpRouteExposure(Section):
 
 
 class LoadBalancerExposure(Section):
-    """Reachable through a cloud load balancer."""
+    """Through a cloud load balancer."""
 
     kind: Literal["load-balancer"]
     annotations: Annotations = Field(default_factory=dict)
-    """Annotations for the load balancer controller."""
+    """Annotations for its controller."""
     source_ranges: tuple[Cidr, ...] = ()
     """Address ranges that may connect. The default is all."""
 
@@ -148,7 +143,7 @@ class SecretTls(Section):
 
     kind: Literal["secret"]
     secret: ObjectName
-    """Secret of type kubernetes.io/tls in the environment's namespace."""
+    """Secret of type kubernetes.io/tls."""
 
 
 ProxyTls = Annotated[CertManagerTls | SecretTls, Field(discriminator="kind")]
@@ -169,16 +164,16 @@ class OidcIssuer(Conditional):
     audiences: tuple[Text, ...] = ()
     """Accepted `aud` values, at least one."""
     jwks_url: HttpUrl | None = None
-    """Address of its keys. By default the proxy finds them by OpenID discovery."""
+    """Address of its keys. By default OpenID discovery finds them."""
     groups_claim: Text = "groups"
-    """Claim with a caller's groups (Keycloak in Domino: user_groups)."""
+    """Claim with a caller's groups (Domino: user_groups)."""
 
 
 class ApiKeys(Section):
     """API keys. The Secret has an entry for each principal, with its name and the hash of its key, never the key."""
 
     secret: ObjectName
-    """Secret in the environment's namespace."""
+    """Secret with the hash of each principal's key."""
 
 
 _NO_AUTHORITY = "the certificates are missing: set configMap or secret"
@@ -197,7 +192,7 @@ class CertificateAuthority(Named, Conditional):
     secret: ObjectName | None = None
     """Secret with its certificates, instead of configMap."""
     key: Annotated[str, form(r"^[-._a-zA-Z0-9]+$", "a key of a ConfigMap, such as ca.crt", max_length=253)] = "ca.crt"
-    """Key of the certificates (PEM, concatenated) in it."""
+    """Key of the certificates (PEM)."""
 
 
 class Auth(Section):
@@ -208,10 +203,9 @@ class Auth(Section):
     api_keys: ApiKeys | None = None
     """API keys."""
     domino_principal: bool = False
-    """Whether Domino's principal endpoint authenticates callers. Needs the domino section."""
+    """Whether Domino's principal endpoint authenticates callers. Needs `domino`."""
     authorities: tuple[CertificateAuthority, ...] = ()
-    """Private certificate authorities of issuers and Domino, in addition to those of the proxy's image. The proxy
-    reloads them without a restart."""
+    """Private certificate authorities of issuers and Domino, which the proxy reloads without a restart."""
 
     @property
     def issuers(self) -> list[str]:
@@ -233,12 +227,11 @@ class AccessRule(Named, Conditional):
 
     conditions: ClassVar = (Condition("callers_are_named", _GRANTS_NOTHING, needs=("principals", "groups")),)
     principals: tuple[Text, ...] = ()
-    """Callers by name (`sub`, or the API key's principal), as globs."""
+    """Callers by name (`sub`, or an API key's principal), as globs."""
     groups: tuple[Text, ...] = ()
     """Callers by group, as globs. Only issuers' tokens contain groups."""
     source: Source | None = None
-    """Source of the caller's identity: an issuer of auth.oidc, api-keys or domino. Set it if auth has several, because
-    names can coincide."""
+    """Source of the identity. Set it if `auth` has several, because names can coincide."""
     actions: Annotated[tuple[Literal["infer", "inspect"], ...], Field(min_length=1)] = ("infer", "inspect")
     """infer (call models), inspect (metadata, configuration, statistics)."""
     servers: Annotated[tuple[Text, ...], Field(min_length=1)] = ("*",)
@@ -253,19 +246,19 @@ class RateLimit(Section):
     requests_per_minute: Annotated[int, Field(ge=1, le=10_000_000)] = 1000
     """Requests a minute."""
     burst: Annotated[int, Field(ge=1, le=10_000_000)] = 100
-    """Requests at once before the rate applies."""
+    """Requests at once, before the rate applies."""
     tokens_per_minute: Annotated[int, Field(ge=1, le=10_000_000_000)] | None = None
-    """Tokens of prompts and completions a minute (kind openai), counted when a response ends. The proxy refuses
-    requests until an excess is balanced."""
+    """Tokens of prompts and completions a minute (kind openai). The proxy refuses requests until an excess is
+    balanced."""
 
 
 class Timeouts(Section):
     """Timeouts of the proxy."""
 
     connect_seconds: Seconds = 2
-    """Timeout of a connection to a server, in seconds."""
+    """Timeout of a connection to a server."""
     request_seconds: Seconds = 60
-    """Timeout of a request without a deadline, in seconds."""
+    """Timeout of a request without a deadline."""
     drain_seconds: Seconds = 60
     """Seconds that requests in flight have to end when a replica stops."""
 
@@ -274,10 +267,9 @@ class Tracing(Section):
     """Spans of requests for an OpenTelemetry collector. The proxy always forwards the trace context of callers."""
 
     endpoint: HttpUrl
-    """Base address of a collector of OTLP over HTTP, such as http://collector.tracing.svc:4318. Needs an entry in
-    network.reach."""
+    """Base address of OTLP over HTTP, such as http://collector.tracing.svc:4318. Needs an entry in network.reach."""
     percent: Annotated[int, Field(ge=0, le=100)] = 1
-    """Share of requests with a span, in per cent. The traceparent of an authorised caller overrides it."""
+    """Percentage of requests with a span. The traceparent of an authorised caller overrides it."""
 
 
 class Metrics(Section):
@@ -286,7 +278,7 @@ class Metrics(Section):
     models: Annotated[int, Field(ge=0, le=100_000)] = 1000
     """Models with separate series: the first to be called. Others share the label `*`."""
     callers: Annotated[int, Field(ge=0, le=100_000)] = 0
-    """Callers with separate series, likewise. With 0, no metric has a label for callers."""
+    """Callers with separate series, likewise."""
 
 
 PROXY: Final = proxy_process.ACCOUNT
@@ -299,7 +291,7 @@ class Proxy(Section):
     """The inference proxy, the entry point to every model."""
 
     replicas: Annotated[int, Field(ge=1, le=1000)] | None = None
-    """Number of replicas. The default is 2 without autoscaling."""
+    """Replicas. The default without autoscaling is 2."""
     autoscaling: CpuScaling | None = None
     """Autoscaler."""
     resources: Resources = Resources()
@@ -307,28 +299,27 @@ class Proxy(Section):
     exposure: Exposure = ClusterIpExposure(kind="cluster-ip")
     """Access from outside its namespace."""
     tls: ProxyTls | None = None
-    """Certificate for HTTPS. Without one the proxy serves plain HTTP."""
+    """Certificate for HTTPS. Without one, the proxy serves plain HTTP."""
     auth: Auth = Auth()
     """Authentication of callers."""
     access: tuple[AccessRule, ...] = ()
-    """Access rules. The proxy refuses every request that no rule grants."""
+    """Access rules."""
     rate_limit: RateLimit = RateLimit()
-    """Rate limit of a principal."""
+    """Rate limit of one principal for one model, over all replicas."""
     body_limit: ByteQuantity = "64Mi"
-    """Largest request body. For bodies that the proxy buffers whole (/predict, sequence models), the limit is also 9/64
-    of its memory."""
+    """Largest request body. For bodies that the proxy buffers whole, the limit is also 9/64 of its memory."""
     concurrency: Annotated[int, Field(ge=1, le=100_000)] = 1024
-    """Requests that one replica processes at a time. More wait in a bounded queue."""
+    """Requests at a time in each replica. More wait in a bounded queue."""
     timeouts: Timeouts = Timeouts()
     """Timeouts."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Log level."""
     tracing: Tracing | None = None
-    """Export of spans. Without it there are none."""
+    """Export of spans to an OpenTelemetry collector. Without it there are none."""
     metrics: Metrics | None = None
-    """Number of models and callers with separate series. The default is 1000 and none."""
+    """Number of models and callers with separate series."""
     node_selector: Labels = Field(default_factory=dict)
-    """Labels of its nodes. Its pods always spread over zones and nodes."""
+    """Node labels. Its pods always spread over zones and nodes."""
     tolerations: tuple[Toleration, ...] = ()
     """Taints that its pods tolerate."""
     priority_class: ObjectName | None = None

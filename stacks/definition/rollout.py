@@ -11,22 +11,22 @@ WebAddress = Annotated[str, form(HTTP_URL, "https://inference.example.com/v2/hea
 
 class _FreeProbe(Section):
     body: Text | None = None
-    """JSON body of a POST, such as an inference request. Without it, the probe is a GET."""
+    """JSON body of a POST. Without it, the probe is a GET."""
     token_variable: EnvironmentName | None = None
-    """Environment variable of `tidegate rollout` with a bearer token for the probe."""
+    """Environment variable of `tidegate rollout` with a bearer token."""
 
 
 class PortForwardProbe(_FreeProbe):
-    """A request to a pod of the proxy through `kubectl port-forward`, without verification of its certificate."""
+    """To a pod of the proxy through `kubectl port-forward`, without verification of its certificate."""
 
     kind: Literal["port-forward"]
     """Kind of the probe."""
     path: HttpPath = "/v2/health/ready"
-    """Path of the request."""
+    """Path."""
 
 
 class UrlProbe(_FreeProbe):
-    """A request to an address from the machine that runs `tidegate rollout`. Each data plane can override it."""
+    """From the machine that runs `tidegate rollout`."""
 
     kind: Literal["url"]
     """Kind of the probe."""
@@ -57,15 +57,12 @@ class MonitoringService(Section):
 
 
 class Alerts(Section):
-    """Firing alerts whose label `namespace` is the environment's namespace stop a rollout.
-
-    Alerts of severity `info` do not, because they report days of history and would block their own fix.
-    """
+    """Firing alerts whose label `namespace` is the environment's stop a rollout, except those of severity `info`."""
 
     kind: Literal["prometheus", "alertmanager"]
     """Prometheus, or an Alertmanager, which omits silenced alerts."""
     service: MonitoringService | None = None
-    """Its Service."""
+    """Its Service, through the API server."""
     url: WebAddress | None = None
     """Its address from the machine that runs `tidegate rollout`, instead of service."""
     ignore: tuple[Text, ...] = ()
@@ -79,10 +76,10 @@ class Alerts(Section):
 
 
 class Gate(Section):
-    """The gate of a data plane before a rollout continues: available workloads, a ready proxy, and these checks."""
+    """Checks of a data plane before a rollout continues: available workloads, a ready proxy, and these."""
 
     timeout_seconds: Seconds = 900
-    """Timeout of all checks, in seconds."""
+    """Timeout of all checks."""
     settle_seconds: Annotated[int, Field(ge=0, le=86_400)] = 10
     """Seconds for which all checks must then pass without interruption."""
     probe: Probe | None = None
@@ -102,8 +99,8 @@ class RolloutOrder(Section):
     """Order of a rollout of the environment over its data planes, together with their `wave`."""
 
     canary: DnsLabel | None = None
-    """Data plane that goes first, alone. The default is the first one of the lowest wave."""
+    """First data plane, alone. The default is the first of the lowest wave."""
     max_parallel: Annotated[int, Field(ge=1, le=50)] = 4
-    """Maximum number of data planes of one wave at the same time."""
+    """Most data planes of one wave at the same time."""
     engine_timeout_seconds: Seconds = 3600
-    """Timeout of Pulumi or Helm on one data plane, in seconds."""
+    """Timeout of Pulumi or Helm on one data plane."""

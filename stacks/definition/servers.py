@@ -17,8 +17,8 @@ class AwsIdentity(Section):
 
     cloud: Literal["aws"]
     role_arn: Annotated[str, _ROLE] | None = None
-    """ARN of the role that reads the repository (IRSA). Without it, associate a role with the server's service account
-    (EKS Pod Identity)."""
+    """Role that reads the repository (IRSA). Without it, associate a role with the service account (EKS Pod
+    Identity)."""
 
 
 class GcpIdentity(Section):
@@ -28,7 +28,7 @@ class GcpIdentity(Section):
     service_account: Annotated[
         str, form(r"^[a-z0-9-]+@[a-z0-9.-]+\.gserviceaccount\.com$", "name@project.iam.gserviceaccount.com")
     ]
-    """E-mail of the service account that reads the repository."""
+    """E-mail of the service account."""
 
 
 class AzureIdentity(Section):
@@ -36,7 +36,7 @@ class AzureIdentity(Section):
 
     cloud: Literal["azure"]
     client_id: Annotated[str, form(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", "the client id, a UUID")]
-    """Client id of the identity that reads the repository."""
+    """Client id of the identity."""
 
 
 Identity = Annotated[AwsIdentity | GcpIdentity | AzureIdentity, Field(discriminator="cloud")]
@@ -46,7 +46,7 @@ class ServerTls(Section):
     """Certificate from an existing secret."""
 
     secret: ObjectName
-    """Secret of type kubernetes.io/tls in the environment's namespace. Clients trust its ca.crt."""
+    """Secret of type kubernetes.io/tls. Clients trust its ca.crt."""
 
 
 class SecretVariable(Section):
@@ -55,9 +55,9 @@ class SecretVariable(Section):
     name: EnvironmentName
     """Name of the variable."""
     secret: ObjectName
-    """Name of the existing Secret."""
+    """Name of the Secret."""
     key: Annotated[str, form(r"^[-._a-zA-Z0-9]{1,253}$", "letters, digits, dashes, dots, underscores")]
-    """Key of the value in the Secret."""
+    """Key in the Secret."""
 
 
 class ContainerVariables(Section):
@@ -94,17 +94,17 @@ class Server(Renamable):
     loads_whole_repository: ClassVar[bool] = True  # In preload pools. Models of a bucket are copied to /tmp first.
 
     name: ServiceLabel
-    """Name, unique in its list, with which the names of its Services start."""
+    """Unique name, with which the names of its Services start."""
     formerly: Annotated[tuple[ServiceLabel, ...], NOT_IN_VALUES] = ()
-    """Former names, the oldest first. Objects in a cluster keep the oldest name."""
+    """Former names, oldest first. Objects keep the oldest."""
     kind: str
     """Kind of the server."""
     image: DnsLabel
-    """Name of its image under images."""
+    """Name of its image under `images`."""
     repository: ModelRepository
-    """Model repository, in a dataset or in object storage."""
+    """Model repository."""
     identity: Identity | None = None
-    """Cloud identity of its pods for object storage."""
+    """Cloud identity of its pods, for object storage."""
     pools: Annotated[tuple[Pool, ...], Field(min_length=1)]
     """Pools of the server."""
 

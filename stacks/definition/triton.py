@@ -63,7 +63,7 @@ class TritonSecret(SecretVariable):
     """An environment variable of Triton with its value in a Secret of the environment's namespace."""
 
     name: Annotated[EnvironmentName, without_ours(), CHOOSES_GPUS]
-    """Variable, such as AWS_SECRET_ACCESS_KEY."""
+    """Name of the variable."""
 
 
 class TritonSettings(ContainerVariables):
@@ -72,13 +72,13 @@ class TritonSettings(ContainerVariables):
     exit_timeout_seconds: Annotated[int, Field(ge=1, le=3600)] = 30
     """Seconds that requests in flight have to end when a replica stops."""
     grpc_tls: ServerTls | None = None
-    """Certificate for gRPC between the proxy and Triton. Triton's HTTP endpoint has no TLS."""
+    """Certificate for gRPC between proxy and Triton. Triton's HTTP endpoint has no TLS."""
     extra_arguments: tuple[ExtraArgument, ...] = ()
-    """Additional arguments of tritonserver, such as --log-verbose=1, except those that Tidegate sets."""
+    """Additional arguments, such as --log-verbose=1, except those that Tidegate sets."""
     environment: Annotated[dict[EnvironmentName, str], without_ours(), CHOOSES_GPUS] = Field(default_factory=dict)
-    """Environment variables of the Triton container. Never a secret."""
+    """Environment variables. Never a secret."""
     secret_environment: tuple[TritonSecret, ...] = ()
-    """Environment variables from Secrets, such as AWS_SECRET_ACCESS_KEY for a store without cloud identities."""
+    """Environment variables from Secrets, such as AWS_SECRET_ACCESS_KEY."""
 
     @model_validator(mode="after")
     def _extra_arguments_leave_ours_alone(self) -> Self:
@@ -94,14 +94,14 @@ class TritonSettings(ContainerVariables):
 
 
 class TritonServer(Server):
-    """A Triton server: a model repository and the pools that serve it."""
+    """NVIDIA Triton."""
 
     bound_to_image: ClassVar[str] = "TensorRT plans, TensorRT-LLM engines, packed Python environments and own backends"
 
     kind: Literal["triton"] = "triton"
     """Kind of the server."""
     image: DnsLabel = "triton"
-    """Name of its image under images."""
+    """Name of its image under `images`."""
     triton: TritonSettings = TritonSettings()
     """Settings of the Triton process."""
 

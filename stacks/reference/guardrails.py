@@ -6,27 +6,27 @@ from textwrap import fill
 from policies.guardrails.checking import SETTINGS_RULES
 from policies.guardrails.rule import Guardrail
 from policies.guardrails.rules import RULES
-from policies.guardrails.rules.pod_security import CONTROLS
 from policies.guardrails.settings import ANNOTATION
 
 from .tables import filled, table
 
 _WIDTH = 120
+_STRICT = ("mandatory", "advisory", "–")
 
 
 def page() -> str:
     """Return the page."""
     about = (f"- `{name}`: {why}" for name, why in SETTINGS_RULES.items())
-    rows = [
-        (f"[`{rule.name}`](#{rule.name})", rule.production, rule.shared or "–", rule.local or "–") for rule in RULES
-    ]
+    alike: dict[tuple[str, str], list[str]] = {}
+    for rule in RULES:
+        alike.setdefault((rule.shared or "–", rule.local or "–"), []).append(f"[`{rule.name}`](#{rule.name})")
+    rows = [(*each, ", ".join(alike[each])) for each in sorted(alike, key=lambda each: [*map(_STRICT.index, each)])]
     return filled(
         Path(__file__).parent / "text" / "guardrails.md",
         annotation=ANNOTATION,
         waivers="\n".join(about),
-        severities=table(("guardrail", "production", "shared", "local"), rows),
+        severities=table(("shared", "local", "guardrails"), rows),
         guardrails="\n".join(map(_section, RULES)),
-        controls="\n".join(f"- {control}" for control in CONTROLS),
     )
 
 

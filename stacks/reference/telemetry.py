@@ -1,5 +1,6 @@
 """docs/metrics.md: every metric, dashboard and log field, from the code."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +20,24 @@ def page() -> str:
         "Metrics of the eviction policy": metrics.EVICTION,
         "Metrics of engines": metrics.ENGINE,
     }
-    shown = [(each.title, each.description) for each in DASHBOARDS]
-    panels = [f"- **{each.title}.** {' '.join(map(_sentence, each.panels))}" for each in DASHBOARDS]
+    shown = [
+        f"- **{each.title}.** {each.description} Panels: {' '.join(map(_sentence, each.panels))}" for each in DASHBOARDS
+    ]
     fields = {**log_fields.ALWAYS, **log_fields.FIELDS}
-    labels = [(f"`{name}`", meaning) for name, meaning in metrics.LABELS.items()]
+    same = [name for name, text in fields.items() if metrics.LABELS.get(name) == text]
+    own = {name: text for name, text in fields.items() if name not in same}
     return filled(
         _TEXT,
-        **{name: ", ".join(f"{each:g}" for each in seconds) for name, seconds in metrics.SECONDS.items()},
+        **{name: f"{seconds[0]:g} to {seconds[-1]:g}" for name, seconds in metrics.SECONDS.items()},
         metrics="\n".join(f"## {title}\n\n{_families(found)}" for title, found in families.items()),
-        labels=table(("label", "meaning"), labels),
-        dashboards="\n\n".join([table(("dashboard", "purpose"), shown), "The panels are:", "\n".join(panels)]),
-        fields=table(("field", "meaning"), [(f"`{name}`", text) for name, text in fields.items()]),
+        labels=_listed(metrics.LABELS),
+        dashboards="\n".join(shown),
+        fields=_listed(own) + f"\n- {', '.join(f'`{name}`' for name in same)}: as in [labels](#labels)",
     )
+
+
+def _listed(meanings: Mapping[str, str]) -> str:
+    return "\n".join(f"- `{name}`: {meaning}" for name, meaning in meanings.items())
 
 
 def _sentence(panel: dict[str, Any]) -> str:
@@ -39,8 +46,8 @@ def _sentence(panel: dict[str, Any]) -> str:
 
 
 def _families(found: dict[str, metrics.Family]) -> str:
-    rows = [
-        (f"`{each.series_name}`", each.kind, each.unit, ", ".join(f"`{label}`" for label in each.labels), each.text)
-        for each in found.values()
-    ]
-    return table(("metric", "kind", "unit", "labels", "meaning"), rows)
+    def series(each: metrics.Family) -> str:
+        labels = f"{{{','.join(each.labels)}}}" if each.labels else ""
+        return f"`{each.series_name}{labels}`{' (histogram)' if each.kind == 'histogram' else ''}"
+
+    return table(("metric", "meaning"), [(series(each), each.text) for each in found.values()])

@@ -77,7 +77,7 @@ def test_an_admission_policy_is_named_with_its_words_and_a_preview_knows_it_befo
     words = f"ValidatingAdmissionPolicy '{name}' with binding '{name}' denied request: no extras here."
     try:
         until("the preview is refused too", lambda: any(words in line for line in site.live().refused))
-        ended = site.up("--adopt", ok=False)
+        ended = site.up(ok=False)
     finally:
         site.cluster.kubectl("delete", "validatingadmissionpolicybinding,validatingadmissionpolicy", name)
     assert ended.code == 1

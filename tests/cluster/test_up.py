@@ -11,7 +11,10 @@ POD_KINDS = "pods"
 
 
 def test_dev_and_prod_come_up_side_by_side_and_a_second_up_changes_nothing(site: Site) -> None:
-    """Objects, versions and generations stay, although the API server has set all defaults meanwhile."""
+    """Objects, versions and generations stay, although the API server has set all defaults meanwhile. Someone made the
+    namespace of prod before, for the secrets of its pods."""
+    site.cluster.kubectl("create", "namespace", f"{site.prefix}-prod")
+    site.cluster.kubectl("create", "secret", "generic", "keys", "--namespace", f"{site.prefix}-prod")
     ended = site.up(stack=None)
     assert ended.out.endswith("Up in tests: dev-lab, prod-lab.\n")
     assert f"with {site.engine.capitalize()} " in ended.err, "it names the engine"

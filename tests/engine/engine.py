@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,19 +16,12 @@ from typing import Any
 
 import yaml
 
+from lab.bench import iac
+from tests.processes import HOW, marked
 from tests.rollout.conftest import Ended
 
 ROOT = Path(__file__).resolve().parents[2]
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
-NOT_IN_A_COPY = shutil.ignore_patterns(
-    ".*", "__pycache__", "build", "tests", "bench", "docs", "tools", "encryptionsalt"
-)
-
-
-def copied(into: Path) -> None:
-    shutil.copytree(ROOT, into, ignore=NOT_IN_A_COPY)
-
-
 Object = dict[str, Any]
 Key = tuple[str, str, str, str]
 
@@ -48,9 +40,7 @@ def find_engine() -> Engine | str:
         return Engine(pulumi, None)
     plugins = Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi") / "plugins"
     wanted = version("pulumi-kubernetes")
-    installed = [
-        folder.name.rpartition("-v")[2] for folder in plugins.glob("resource-kubernetes-v*") if folder.is_dir()
-    ]
+    installed = [folder.name for folder in plugins.glob("resource-kubernetes-v*") if folder.is_dir()]
     if any(_numbers(found) >= _numbers(wanted) for found in installed):
         return Engine(pulumi, plugins)
     return f"`pulumi` is there, but not its provider: run `pulumi plugin install resource kubernetes {wanted}`"
@@ -62,16 +52,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def run(command: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float = 1800) -> Ended:
     """Run a command. On a timeout, kill it with its child processes. On a busy machine each takes minutes."""
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        env=dict(environment),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    process = subprocess.Popen(command, cwd=folder, env=dict(environment), stdin=subprocess.DEVNULL, **HOW)
     try:
         out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -107,14 +88,13 @@ class Project:
         }
 
     @classmethod
-    def create(cls, engine: Engine, root: Path, write: Callable[[Path], object] = copied) -> "Project":
+    def create(cls, engine: Engine, root: Path, write: Callable[[Path], object] = iac.checkout) -> "Project":
         project = cls(engine, root)
-        write(project.checkout)
+        write(root)
         for folder in ("home", "state"):
             (root / folder).mkdir()
         if engine.plugins is not None:
             (root / "home" / "plugins").symlink_to(engine.plugins)
-        (project.checkout / ".venv").symlink_to(sys.prefix)
         return project
 
     def copy(self, root: Path) -> "Project":
@@ -134,21 +114,21 @@ class Project:
 
     def end_processes(self) -> None:
         """Kill Pulumi's remaining processes. If it stops early, it leaves its language host."""
-        home = f"PULUMI_HOME={self.root / 'home'}".encode()
-        for process in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                if int(process.name) != os.getpid() and home in (process / "environ").read_bytes().split(b"\0"):
-                    os.kill(int(process.name), signal.SIGKILL)
+        for process in marked(f"PULUMI_HOME={self.root / 'home'}\0"):
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
 
-    def add_rendering_stack(self, stack: str, environment: str, data_plane: str, definition: str | None = None) -> str:
+    def add_rendering_stack(self, stack: str, environment: str, data_plane: str, **more: str) -> str:
         config = {"environment": environment, "dataPlane": data_plane, "renderTo": f"build/rendered/{stack}"}
-        if definition is not None:
-            config["definition"] = definition
-        name = f"{stack}-rendered"
-        tree = {"config": {f"tidegate:{key}": value for key, value in config.items()}}
-        (self.checkout / "stacks" / f"Pulumi.{name}.yaml").write_text(yaml.safe_dump(tree))
-        self.pulumi("stack", "init", name, "--no-select")
-        return name
+        return self.configure(f"{stack}-rendered", {**config, **more})
+
+    def configure(self, stack: str, config: Mapping[str, str]) -> str:
+        """Make a stack if there is none, and set its configuration."""
+        file = self.checkout / "stacks" / f"Pulumi.{stack}.yaml"
+        tree = yaml.safe_load(file.read_text()) if file.exists() else {}
+        file.write_text(yaml.safe_dump({**tree, "config": {f"tidegate:{key}": config[key] for key in config}}))
+        self.pulumi("stack", "select", "--create", stack)
+        return stack
 
     def up(self, stack: str, *arguments: str) -> Ended:
         return self.pulumi("up", "--yes", "--skip-preview", "--suppress-progress", "--stack", stack, *arguments)

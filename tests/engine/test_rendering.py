@@ -1,4 +1,5 @@
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,8 @@ def test_pulumi_renders_every_stack_as_we_do(brought_up: Project, definition: st
 
 
 def test_pulumi_renders_a_platform_from_init_with_its_pinned_program(engine: Engine, tmp_path: Path) -> None:
-    project = Project.create(engine, tmp_path, lambda folder: write_repository(folder, ExitStatus()))
+    project = Project.create(engine, tmp_path, lambda root: write_repository(root / "checkout", ExitStatus()))
+    (project.checkout / ".venv").symlink_to(sys.prefix)
     name = project.add_rendering_stack("prod-main", "prod", "main")
     installed = os.pathsep.join(map(str, (ROOT, ROOT / "contracts")))  # instead of an install
     project.pulumi("up", "--yes", "--skip-preview", "--suppress-progress", "--stack", name, PYTHONPATH=installed)

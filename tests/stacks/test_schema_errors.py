@@ -32,7 +32,7 @@ def test_an_unknown_key_lists_the_keys_and_without_a_near_one_suggests_none() ->
 def test_a_missing_key_is_reported_at_its_parent() -> None:
     assert_refused(edited_at({f"{COLD}/loading": GONE}), "- »name: cold", '"loading" is missing')
     text = said({f"{COLD}/autoscaling": {"kind": "cpu", "max": 2}})
-    assert text.endswith(f'{PLACE}.autoscaling: "min" is missing\n    "min": Minimum number of replicas.')
+    assert text.endswith(f'{PLACE}.autoscaling: "min" is missing\n    "min": Fewest replicas.')
 
 
 @pytest.mark.parametrize(

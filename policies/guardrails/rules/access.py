@@ -20,8 +20,8 @@ _SET = re.compile(r"\[!?\]?[^\]]*\]")  # A wildcard for one of several character
 
 @guardrail("No access rule is for every principal or every group", "Name the principals or groups.")
 def access_rules_name_their_callers(environment: Environment) -> Iterator[Breach]:
-    """A rule for all principals admits every holder of a token from the identity provider. Globs that name some
-    principals, such as team-* or *@example.com, are allowed, but * and *@* are not."""
+    """A rule for all principals admits every holder of a token. Globs such as team-* or *@example.com are allowed, but
+    * and *@* are not."""
     for item, rule in _rules(environment):
         for key in ("principals", "groups"):
             if _any(rule.get(key)):
@@ -30,11 +30,10 @@ def access_rules_name_their_callers(environment: Environment) -> Iterator[Breach
 
 @guardrail(
     "Every access rule names servers, models, or both",
-    "Name servers or models in proxy.access. If a caller may use all present and future models, add a waiver.",
+    "Name servers or models in proxy.access, or add a waiver.",
 )
 def access_rules_name_servers_or_models(environment: Environment) -> Iterator[Breach]:
-    """With wildcards for both, callers can use a model or server as soon as someone adds it. A wildcard for one of them
-    is allowed: all models of a named server, or one model on all servers."""
+    """With wildcards for both, callers can use every model that someone adds. A wildcard for one of them is allowed."""
     for item, rule in _rules(environment):
         if _any(rule.get("servers")) and _any(rule.get("models")):
             yield Breach(item, f'access rule "{rule.get("name")}" is for every model of every server')
@@ -42,16 +41,16 @@ def access_rules_name_servers_or_models(environment: Environment) -> Iterator[Br
 
 @guardrail(
     "Roles grant read access only, without Secrets, and bindings grant only such roles to named subjects",
-    "Grant only get, list and watch on named resources, not on Secrets. Bind such a Role, or the ClusterRole view. If "
-    "you need more, add a waiver for the object.",
+    "Grant only get, list and watch on named resources, without Secrets. Bind such a Role or the ClusterRole view, "
+    "or add a waiver.",
     shared="mandatory",
     local="advisory",
 )
 def roles_let_only_read(environment: Environment) -> Iterator[Breach]:
-    """With the right to create pods, or to run commands in them, a user can act as every service account there.
+    """A user who can create pods, or run commands in them, can act as every service account there.
 
-    A wildcard also grants resources that are added later. The check cannot see what a role outside the stack grants.
-    Only Dynamo pods with shared frontends may have one more Role: with it they register and find workers.
+    The check cannot see what roles outside the stack grant. Only Dynamo pods with shared frontends may have one more
+    Role, to find workers.
     """
     roles = environment.of_kind("Role", "ClusterRole")
     for role in roles:

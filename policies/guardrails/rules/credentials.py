@@ -24,7 +24,7 @@ _REFERENCE = {"secret", "credential", "credentials"}  # Keys of files that usual
 
 @guardrail(
     "No object contains a credential",
-    "Create a Secret outside this definition, and name it here. Revoke the credential if it was committed.",
+    "Create a Secret outside the definition, and name it here. Revoke a committed credential.",
     shared="mandatory",
     local="mandatory",
 )
@@ -40,16 +40,13 @@ def secrets_are_never_inline(environment: Environment) -> Iterator[Breach]:
 
 @guardrail(
     "No pod mounts a token for the Kubernetes API by default",
-    "Set automountServiceAccountToken: false. For another service, project a token with that service's audience.",
+    "Set automountServiceAccountToken: false. For another service, project a token with its audience.",
     shared="mandatory",
     local="advisory",
 )
 def pods_hold_no_token_of_the_cluster(environment: Environment) -> Iterator[Breach]:
-    """Models are code, and could use the token of their container.
-
-    There are two exceptions. An eviction policy reads the public keys of tokens, with an account without any role.
-    Dynamo pods with shared frontends have a Role with which they find each other.
-    """
+    """Models are code, and could use the token of their container. Exceptions are eviction policies, whose account has
+    no role, and Dynamo pods with shared frontends."""
     accounts = {
         name_of(item): item.get("automountServiceAccountToken") for item in environment.of_kind("ServiceAccount")
     }

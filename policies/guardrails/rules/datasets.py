@@ -11,12 +11,12 @@ _SHARED = ("persistentVolumeClaim", "csi", "nfs")
 
 @guardrail(
     "No container can write to a dataset",
-    "Set readOnly: true on the volume or on every mount of it. Publish models from a separate pipeline.",
+    "Set readOnly: true on the volume or on every mount. Publish models from a separate pipeline.",
     shared="advisory",
     local="advisory",
 )
 def datasets_are_mounted_read_only(environment: Environment) -> Iterator[Breach]:
-    """A server that can write to a model repository can change the models of all other servers."""
+    """A server that can write to a repository can change the models of other servers."""
     for pod in environment.pods:
         for volume in mappings(pod.spec.get("volumes")):
             kinds = [kind for kind in _SHARED if kind in volume]
@@ -36,8 +36,7 @@ def datasets_are_mounted_read_only(environment: Environment) -> Iterator[Breach]
     local="advisory",
 )
 def volumes_are_retained(environment: Environment) -> Iterator[Breach]:
-    """With any other policy, Kubernetes deletes the models with the claim. Deleting the namespace or destroying the
-    stack deletes the claim."""
+    """With any other policy, Kubernetes deletes the models with the claim, and the claim with the namespace."""
     for volume in environment.of_kind("PersistentVolume"):
         policy = at(volume, "spec", "persistentVolumeReclaimPolicy")
         if policy != "Retain":
@@ -46,11 +45,11 @@ def volumes_are_retained(environment: Environment) -> Iterator[Breach]:
 
 @guardrail(
     "No PersistentVolume is a directory or disk of a node",
-    "Change the dataset's kind to efs, nfs or csi. For a trial on one machine, set local: true on the environment.",
+    "Set kind efs, nfs or csi. For a trial on one machine, set local: true on the environment.",
     shared="mandatory",
 )
 def volumes_are_no_folders_of_nodes(environment: Environment) -> Iterator[Breach]:
-    """The directory differs from node to node, and Tidegate does not control its contents and writers."""
+    """The directory differs from node to node, and Tidegate does not control its contents."""
     for volume in environment.of_kind("PersistentVolume"):
         for kind in ("hostPath", "local"):
             if path := at(volume, "spec", kind):

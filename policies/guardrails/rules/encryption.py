@@ -24,15 +24,15 @@ _IN_CLUSTER = (".svc", ".svc.cluster.local")
 
 @guardrail(
     "Every request from outside the cluster is encrypted",
-    "Set proxy.tls, or the annotation that gives your load balancer or Ingress controller a certificate. For a "
-    "Gateway, name an HTTPS listener.",
+    "Set proxy.tls, or the certificate annotation of your load balancer or Ingress controller. For a Gateway, name "
+    "an HTTPS listener.",
     shared="advisory",
 )
 def calls_from_outside_are_encrypted(environment: Environment) -> Iterator[Breach]:
-    """Otherwise, others on the network could read tokens, API keys and payloads.
+    """Others on the network could read tokens, API keys and payloads.
 
-    A route that names no listener is attached to every listener of its Gateway, including plain HTTP. The check does
-    not see whether a named listener has TLS.
+    A route without a listener is attached to every listener of its Gateway, including plain HTTP. The check does not
+    see whether a named listener has TLS.
     """
     services = environment.of_kind("Service")
     doors = {name_of(each): each for each in services if any(pod.is_proxy for pod in environment.behind(each))}
@@ -57,12 +57,11 @@ def calls_from_outside_are_encrypted(environment: Environment) -> Iterator[Breac
 @guardrail(
     "The proxy reaches issuers, their keys and Domino's principal service over HTTPS",
     "Use https:// URLs in proxy.auth.oidc and domino.principalUrl. For jwksUrl and principalUrl, http:// is allowed "
-    "to a Service of the cluster, such as http://keycloak.identity.svc/certs.",
+    "to a Service of the cluster.",
     shared="advisory",
 )
 def issuers_are_asked_over_https(environment: Environment) -> Iterator[Breach]:
-    """Without HTTPS, another host can return its own keys, and then sign tokens for any caller. The proxy also sends
-    the credentials of callers to Domino."""
+    """Without HTTPS, another host can return its own keys, and then sign tokens for any caller."""
     for item in environment.of_kind("ConfigMap"):
         url = text(mapping(item.get("data")).get(variable("domino_principal_url")))
         if url and not url.startswith("https://") and not _host(url).endswith(_IN_CLUSTER):

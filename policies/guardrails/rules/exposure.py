@@ -20,15 +20,14 @@ _DOORS = ("Ingress", "Route", "VirtualService", "IngressRoute", "Gateway")
 
 @guardrail(
     "No Service, Ingress or route exposes a server, and only the proxy can connect to servers",
-    "Expose the proxy with proxy.exposure instead. Keep type ClusterIP for the Services of servers.",
+    "Expose the proxy with proxy.exposure. Keep type ClusterIP for the Services of servers.",
     shared="mandatory",
     local="advisory",
 )
 def nothing_bypasses_the_proxy(environment: Environment) -> Iterator[Breach]:
-    """Only the proxy authenticates, authorises and counts requests. Servers accept every request.
+    """Servers accept every request. Only the proxy authenticates, authorises and counts them.
 
-    Dynamo is an exception: shared frontends can connect to the workers of the same server. The workers send their
-    responses to one port of the frontends.
+    Dynamo is an exception: shared frontends can connect to the workers of their server, which respond to one port.
     """
     servers = {name_of(item): item for item in environment.of_kind("Service") if _servers(environment, item)}
     for service in servers.values():
@@ -49,10 +48,10 @@ def nothing_bypasses_the_proxy(environment: Environment) -> Iterator[Breach]:
     shared="advisory",
 )
 def the_proxy_is_exposed_to_named_callers(environment: Environment) -> Iterator[Breach]:
-    """A NetworkPolicy protects only in a cluster that enforces it and preserves the caller's address.
+    """A NetworkPolicy protects only if the cluster enforces it and preserves the caller's address.
 
-    A NodePort is open to every host that can reach a node. A Service with externalIPs can take over traffic that is
-    meant for other hosts.
+    A NodePort is open to every host that can reach a node. A Service with externalIPs can take over traffic for other
+    hosts.
     """
     for service in environment.of_kind("Service"):
         if not _servers(environment, service):

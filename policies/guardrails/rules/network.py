@@ -35,11 +35,8 @@ _CALLED = (proxy_process.HTTP_PORT, proxy_process.GRPC_PORT)
     local="advisory",
 )
 def everything_is_refused_by_default(environment: Environment) -> Iterator[Breach]:
-    """A pod that no policy selects accepts all traffic and can connect to everything.
-
-    This includes pods that someone adds later, and pods whose labels change. Other kinds of network policies can admit
-    traffic that NetworkPolicies deny.
-    """
+    """A pod that no policy selects accepts all traffic, and can connect to everything. Other kinds of network policies
+    can admit traffic that NetworkPolicies deny."""
     policies = environment.of_kind("NetworkPolicy")
     if not any(_denies_all(mapping(policy.get("spec"))) for policy in policies):
         yield Breach(environment.itself, "the namespace has no default-deny NetworkPolicy for ingress and egress")
@@ -51,14 +48,13 @@ def everything_is_refused_by_default(environment: Environment) -> Iterator[Breac
 
 @guardrail(
     "No NetworkPolicy admits all namespaces or the whole internet, or admits callers of the proxy to its metrics",
-    "Name namespaces, pods or ranges, and the ports that they need, in network.callers. For a load balancer, set "
-    "sourceRanges. For a public service, add a waiver.",
+    "Name namespaces, pods or ranges, and their ports, in network.callers. For a load balancer, set sourceRanges. "
+    "For a public service, add a waiver.",
     shared="advisory",
     local="advisory",
 )
 def callers_are_named(environment: Environment) -> Iterator[Breach]:
-    """From every admitted address, an attacker can use a stolen token, try keys, and overload the proxy. A load
-    balancer without sourceRanges is open to every address."""
+    """From every admitted address, an attacker can use a stolen token, try keys, and overload the proxy."""
     for policy, rule in _rules(environment, "ingress"):
         pods = _selects(policy)
         proxies = any(pod.is_proxy for pod in environment.selected(at(policy, "spec", "podSelector")))
@@ -77,8 +73,8 @@ def callers_are_named(environment: Environment) -> Iterator[Breach]:
 def destinations_are_named(environment: Environment) -> Iterator[Breach]:
     """Models are code: they could send data anywhere, or get the node's credentials from the metadata address.
 
-    A rule may allow all addresses on named ports. It may allow the metadata address only for servers, if one of
-    them has a Google service account.
+    A rule may allow all addresses on named ports. It may allow the metadata address for servers, if one of them has a
+    Google service account.
     """
     for policy, rule in _rules(environment, "egress"):
         pods = _selects(policy)

@@ -184,7 +184,7 @@ CONTROLS: Mapping[str, tuple[Check, ...]] = {
     local="mandatory",
 )
 def pods_fulfil_pod_security_restricted(environment: Environment) -> Iterator[Breach]:
-    """The namespace admits no other pods. Without this check you would learn that only when you apply the pod."""
+    """The namespace admits no other pods. Tidegate checks every control of the standard."""
     for pod in environment.pods:
         yield from (Breach(pod.maker, what) for what in violations(pod))
 
@@ -232,8 +232,8 @@ _BEYOND: tuple[Check, ...] = (
     local="advisory",
 )
 def containers_are_confined(environment: Environment) -> Iterator[Breach]:
-    """The standard "restricted" does not require this. It keeps an attacker from changing a container's files, and from
-    reading the eviction policy's secret in /proc."""
+    """The standard "restricted" does not require this. It keeps an attacker from changing files, and from reading the
+    eviction policy's secret in /proc."""
     for pod in environment.pods:
         yield from (Breach(pod.maker, what) for check in _BEYOND for what in check.violations(pod))
 

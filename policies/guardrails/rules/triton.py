@@ -27,11 +27,11 @@ _CODE = re.compile(r"--(backend-directory|repoagent-directory|cache-directory)[=
     local="advisory",
 )
 def tritons_keep_their_control_to_themselves(environment: Environment) -> Iterator[Breach]:
-    """A caller that can load models can run any code. Shared memory and trace settings read and write files by path.
+    """A caller that can load models can run any code. Shared memory and trace settings access files by path.
 
-    The secret must come from a file or variable. A Triton server that polls its repository may leave model-repository
-    open, because it refuses loads. The check also refuses other front ends, forwarding credentials to models,
-    and loading code from model directories or writable mounts.
+    The secret must come from a file or variable. A server that polls its repository may leave model-repository open.
+    The check also refuses other front ends, forwarding credentials to models, and loading code from model directories
+    or writable mounts.
     """
     for pod in environment.pods:
         for one in pod.containers:

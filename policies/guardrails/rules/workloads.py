@@ -14,9 +14,8 @@ _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 
 @guardrail(
     "Every image has a digest",
-    "Run `tidegate pin` with access to the registry. In a values file, set image: repository:tag@sha256:…. To render "
-    "without a registry, set guardrails: {severities: {images-are-pinned-by-digest: advisory}}. `tidegate up` and "
-    "`tidegate rollout` still refuse images without a digest.",
+    "Run `tidegate pin`. In a values file, set image: repository:tag@sha256:…. To render without a registry, set "
+    "guardrails: {severities: {images-are-pinned-by-digest: advisory}}. `tidegate up` still refuses such images.",
     shared="advisory",
 )
 def images_are_pinned_by_digest(environment: Environment) -> Iterator[Breach]:
@@ -34,7 +33,7 @@ def images_are_pinned_by_digest(environment: Environment) -> Iterator[Breach]:
     local="advisory",
 )
 def every_container_has_probes(environment: Environment) -> Iterator[Breach]:
-    """Without them Kubernetes never restarts a stuck process, and sends requests to one that is not ready."""
+    """Kubernetes would never restart a stuck process, and send requests to one that is not ready."""
     for pod in environment.workloads:
         for one in (*pod.main_containers, *pod.sidecars):
             probes = ["livenessProbe"] if one in pod.sidecars else ["readinessProbe", "livenessProbe"]
@@ -49,8 +48,7 @@ def every_container_has_probes(environment: Environment) -> Iterator[Breach]:
     local="advisory",
 )
 def every_workload_has_a_budget(environment: Environment) -> Iterator[Breach]:
-    """Without one, or with one that is too wide, draining several nodes evicts all replicas at the same time. If it
-    allows no eviction, the nodes cannot be drained."""
+    """Otherwise draining several nodes evicts all replicas at the same time, or no node can be drained."""
     budgets = environment.of_kind("PodDisruptionBudget")
     for pod in environment.workloads:
         ours = [item for item in budgets if matches(at(item, "spec", "selector"), pod.labels)]
@@ -69,7 +67,7 @@ def every_workload_has_a_budget(environment: Environment) -> Iterator[Breach]:
     local="advisory",
 )
 def memory_and_scratch_have_limits(environment: Environment) -> Iterator[Breach]:
-    """Without them one leaking model can use all memory or disk of the node, and the kubelet evicts other pods."""
+    """One leaking model could use all memory or disk of the node, and the kubelet would evict other pods."""
     for pod in environment.pods:
         together = at(pod.spec, "resources", "limits", "memory")  # For the whole pod, since Kubernetes 1.34.
         for one in (*pod.init_containers, *pod.main_containers):
@@ -89,8 +87,8 @@ def memory_and_scratch_have_limits(environment: Environment) -> Iterator[Breach]
     local="advisory",
 )
 def pods_go_only_where_they_are_meant_to(environment: Environment) -> Iterator[Breach]:
-    """A model server on a control-plane node shares its kernel with the API server. With a system priority it can evict
-    the pods that run the cluster."""
+    """A model server on a control-plane node shares its kernel with the API server. A system priority can evict the
+    pods that run the cluster."""
     for pod in environment.pods:
         for one in mappings(pod.spec.get("tolerations")):
             key = text(one.get("key"))

@@ -159,10 +159,9 @@ class CallerConnection(AccountedConnection, Http2Connection[RequestHeaders]):
 
     def late_headers_received(self) -> None:
         """End the connection, unless the headers can be trailers of a call that this end has reset."""
-        if self.late_frames_due:
-            self.late_frames_due -= 1
-            return
+        if not self.late_frames_due:
             raise Http2Error(h2.STREAM_CLOSED, "the peer sent headers after the end of a stream")
+        self.late_frames_due -= 1
 
     def pause_writing(self) -> None:
         """Pause reading too: the proxy would answer requests, but the caller reads no responses."""

@@ -21,8 +21,6 @@ from .response import CALL_BYTES, CANCELLED, CallerStream
 from .upstreams import UpstreamConnection, first_headers
 
 _LONGEST_TIMEOUT = 99_999_999  # The maximum of `grpc-timeout`, which has eight digits.
-
-
 _GRAVE = frozenset({2, 4, 13, 14, 15})
 """UNKNOWN, DEADLINE_EXCEEDED, INTERNAL, UNAVAILABLE, DATA_LOSS: failures that an admin should see."""
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
@@ -12,9 +11,10 @@ from starlette.types import ASGIApp, Message
 from ..access.web_client import SENDER
 from ..headers import LAST_DIGITS, is_request_id, new_request_id
 from ..problems import Problem, ProblemType
+from ..shared_state import SharedState
 from ..targets import LONGEST, origin_form, without_path
 from .answers import STATUS_LINES, problem_answer
-from .body import MOST_DRAINED, Caller
+from .body import MOST_DRAINED, Caller, RequestBody
 from .head import spoken_version
 
 log = logging.getLogger(__name__)
@@ -51,6 +51,7 @@ def scope_of(
 
 def request_of(
     caller: Caller,
+    shared: SharedState,
     app: ASGIApp,
     parser: httptools.HttpRequestParser,
     whole_url: bytes,
@@ -71,31 +72,18 @@ def request_of(
     expects_continue = fields.get(b"expect", b"").lower() == b"100-continue"
     has_long_body = chunked or expects_continue or length > MOST_DRAINED
     keep_alive = version != "1.0" and parser.should_keep_alive() and not has_long_body
-    return AppRequest(caller, app, scope, keep_alive), length, chunked
-
-
-@dataclass(slots=True, eq=False)
-class Body:
-    """Discards the body of a request."""
-
-    complete: bool = False
-    is_held: bool = False  # Whether reading is paused.
-
-    @property
-    def left(self) -> int:
-        return 0
-
-    def release(self) -> None:
-        """Free the body's memory: there is none."""
+    return AppRequest(caller, shared, app, scope, keep_alive), length, chunked
 
 
 class AppRequest:
     """A request that the ASGI application answers. Discards the body, and adds the request ID to every response."""
 
-    def __init__(self, caller: Caller, app: ASGIApp, scope: dict[str, Any], keep_alive: bool) -> None:
+    def __init__(
+        self, caller: Caller, shared: SharedState, app: ASGIApp, scope: dict[str, Any], keep_alive: bool
+    ) -> None:
         self.keep_alive = keep_alive
         self.response_complete = False
-        self.body = Body()
+        self.body = RequestBody(None, False, shared, caller)  # It stays empty.
         own = dict(scope["headers"]).get(b"x-request-id", b"")
         self._request_id = scope["request_id"] = own if is_request_id(own) else new_request_id()
         scope["caller"] = caller

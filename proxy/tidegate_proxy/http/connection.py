@@ -10,6 +10,7 @@ from typing import Any, cast
 import httptools
 from starlette.types import ASGIApp
 
+from ..batching import BatchingTransport
 from ..concurrency import FIRST_BYTES
 from ..guests import MOST_UNSENT
 from ..headers import new_request_id
@@ -98,7 +99,7 @@ class ClientConnection(Caller):
 
     # --- asyncio
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
+        self.transport = cast(asyncio.Transport, BatchingTransport(transport) if self.wire is None else transport)
         self._server.connections.add(self)
         if not self.arrive(self._server.shared.memory):
             self.evict()
@@ -316,7 +317,9 @@ class ClientConnection(Caller):
         request: _Request
         if target is None:
             server, pairs = self._server, list(zip(headers[::2], headers[1::2], strict=True))
-            request, length, chunked = request_of(self, server.app, self._parser, self._url, pairs, server.path)
+            request, length, chunked = request_of(
+                self, server.shared, server.app, self._parser, self._url, pairs, server.path
+            )
             if self._parser.should_upgrade():
                 self._pass_over_upgrade(length, chunked, request.keep_alive)
         else:

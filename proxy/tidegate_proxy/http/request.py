@@ -181,9 +181,7 @@ class HttpRequest(HeadedRequest):
             self._decide(self.shared.authorizer.granted(identity, self.target.asked))
             return
         body.set_principal(identity.in_flight)
-        body.gathers = True
-        if body.is_held:
-            body.hold(False)
+        body.let_come()
         if body.complete:
             self.later(self._open_long_body)
         elif self.expects_continue:
@@ -322,11 +320,9 @@ class HttpRequest(HeadedRequest):
         if body.parts:
             if body.received > MOST_UNSENT and body.gathers:  # joined, it would be in memory twice
                 connection.transport.writelines(body.parts)
-                body.parts.clear()
             else:
-                data = b"".join(body.parts)
-                body.parts.clear()
-                connection.transport.write(data)
+                connection.transport.write(b"".join(body.parts))
+            body.parts.clear()
             if body.booking is not None and body.of_version is None:
                 body.ease(connection.transport.get_write_buffer_size())
 
@@ -377,11 +373,7 @@ class HttpRequest(HeadedRequest):
             return
         if self.usage is not None and self._status < 400:
             data = self.usage.feed(data)
-        if self._chunked:
-            self._add(data)
-        else:
-            self.size += len(data)
-            self._reply.append(data)
+        self._add(data)
 
     def _begin_error(self) -> None:
         """Pass on an error response that was held."""

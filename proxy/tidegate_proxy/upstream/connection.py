@@ -8,6 +8,7 @@ from typing import Any, Protocol, cast
 
 import httptools
 
+from ..batching import BatchingTransport
 from ..concurrency import room
 from ..headers import LAST_DIGITS, PLAIN, nominated, without
 
@@ -117,7 +118,7 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- asyncio
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
+        self.transport = cast(asyncio.Transport, BatchingTransport(transport))
         self.alive = True
 
     def get_buffer(self, _sizehint: int) -> memoryview:

@@ -63,6 +63,7 @@ BROKEN: list[Any] = [
     (FLOW, [frame(WINDOW, 0, 0, struct.pack(">L", (1 << 31) - 1))]),
     (PROTOCOL, [frame(PRIORITY, 0, 0, b"12345")]),
     (CLOSED, [frame(HEADERS, 5, 1, request()), frame(HEADERS, 5, 1, request())]),
+    (CLOSED, [frame(HEADERS, 5, 1, request(path="/none")), frame(HEADERS, 5, 1, request(path="/none"))]),
     (SIZE, [frame(PING, 0, 0, b"1")]),
     (SIZE, [frame(SETTINGS, 0, 0, b"1")]),
     (SIZE, [frame(WINDOW, 0, 0, b"1")]),

@@ -8,9 +8,11 @@ import time
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from unittest.mock import Mock, call
 
 import pytest
 import tidegate_proxy
+from tidegate_proxy.batching import SHORT, BatchingTransport
 from tidegate_proxy.http.connection import ClientConnection
 from tidegate_proxy.telemetry import records
 from tidegate_proxy.upstream.connection import Connection
@@ -28,28 +30,17 @@ CLIENT = {
 ANSWER = head(b"content-type: application/json", b"content-length: 8") + b'{"ok":1}'
 
 
-class Wire(asyncio.Transport):
-    sent = b""
-
-    def write(self, data: Any) -> None:
-        self.sent = bytes(data)
-
-    def is_closing(self) -> bool:
-        return False
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Do nothing: no data is buffered."""
-
-    def get_write_buffer_size(self) -> int:
-        return 0
+def wire() -> Mock:
+    return Mock(spec=asyncio.Transport, is_closing=lambda: False, get_write_buffer_size=lambda: 0)
 
 
-def come(protocol: Any, data: bytes) -> None:
+async def come(protocol: Any, data: bytes) -> None:
     protocol.get_buffer(-1)[: len(data)] = data
     protocol.buffer_updated(len(data))
+    await asyncio.sleep(0)  # it writes at the end of the turn
 
 
-@pytest.mark.parametrize(("path", "body", "most"), [(PATH, BODY, 1915), ("/predict", ENVELOPE % BODY, 2066)])
+@pytest.mark.parametrize(("path", "body", "most"), [(PATH, BODY, 1840), ("/predict", ENVELOPE % BODY, 1990)])
 async def test_a_call_with_everything_cached_takes_at_most_this_many_instructions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, body: bytes, most: int
 ) -> None:
@@ -67,23 +58,35 @@ async def test_a_call_with_everything_cached_takes_at_most_this_many_instruction
         return count
 
     async with served(tmp_path) as here:
-        assert (await here.ask(request(path, body))).status == 200  # the proxy caches the caller and its grant
+        await here.ask(request(path, body))  # the proxy caches the caller and its grant
         (replica,) = here.pool.replicas
-        caller, front, behind = ClientConnection(here.proxy.http), Wire(), Wire()
+        caller, front, behind = ClientConnection(here.proxy.http), wire(), wire()
         caller.connection_made(front)
         here.proxy.http.connections.discard(caller)
         idle = Connection(None, replica)  # type: ignore[arg-type]
         idle.connection_made(behind)
         replica._idle = [idle]
         data = request(path, body, **CLIENT)
-        before = sys.gettrace()
         for number in range(2 * CALLS):
             idle.idle_since = time.monotonic()
-            sys.settrace(count if number >= CALLS else before)
-            come(caller, data)
-            come(idle, ANSWER)
-            sys.settrace(before)
-            assert front.sent.endswith(b'{"ok":1}')
-            assert json.loads(behind.sent.partition(b"\r\n\r\n")[2]) == json.loads(BODY)
+            sys.settrace(count if number >= CALLS else None)
+            await come(caller, data)
+            await come(idle, ANSWER)
+            sys.settrace(None)
+            assert front.write.call_args.args[0].endswith(b'{"ok":1}')
+            assert json.loads(behind.write.call_args.args[0].partition(b"\r\n\r\n")[2]) == json.loads(BODY)
         replica._idle.clear()
     assert counted / CALLS <= most
+
+
+async def test_short_writes_of_one_turn_go_out_together_and_before_anything_else() -> None:
+    behind, long = wire(), b"x" * SHORT
+    batching: Any = BatchingTransport(behind)
+    batching.write(b"a")
+    batching.write(b"b")
+    assert not behind.write.called
+    await asyncio.sleep(0)
+    for data in (b"c", long, b"d"):
+        batching.write(data)
+    batching.close()
+    assert behind.mock_calls == [call.write(b"ab"), call.write(b"c" + long), call.write(b"d"), call.close()]

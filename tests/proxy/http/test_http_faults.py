@@ -87,7 +87,6 @@ async def test_a_slow_caller_slows_only_the_replica(here: RunningProxy) -> None:
 
 async def test_calls_beyond_the_slots_wait_and_beyond_the_queue_are_refused(tmp_path: Path) -> None:
     go_on = asyncio.Event()
-
     async with served(tmp_path, answering(go_on=go_on), concurrency=2) as here:
         # Two of the eight places in the queue are for other models and callers.
         first = [asyncio.ensure_future(here.ask()) for _ in range(8)]

@@ -1,7 +1,7 @@
 import asyncio
 import logging
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from tidegate_proxy.routes import Route
@@ -26,13 +26,13 @@ from .upstream import Asked, Upstream, answering, echo, only, raw, reset, upstre
 pytestmark = pytest.mark.anyio
 slowly = answering(lambda asked: asked.body or b"none", seconds=0.1)
 cut_short = raw(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", end="closed")
+broken = Mock(side_effect=ZeroDivisionError("a defect"))
 
 
 async def test_a_call_waits_for_the_answer_of_a_request_that_the_application_still_works_on(
     here: RunningProxy, caller: Caller
 ) -> None:
     go_on = asyncio.Event()
-
     here.replica.act = only("GET /v2 ", answering(b'{"name":"triton"}', go_on=go_on))
     await caller.send(request("/v2", method="GET"))
     await until(lambda: here.replica.asked)
@@ -151,10 +151,6 @@ async def test_a_truncated_response_is_counted_and_logged_as_a_failure(
     assert (line["status"], line["problem"]) == (502, "upstream-failed")
 
 
-def broken(*_: object, **__: object) -> Any:
-    raise ZeroDivisionError("a defect")
-
-
 @pytest.mark.parametrize("at", ["version", "first_lines"])
 @pytest.mark.parametrize("path", [PATH, "/predict"])
 async def test_an_internal_error_is_a_response_and_a_log_line(
@@ -192,7 +188,6 @@ async def test_an_internal_error_in_a_queued_call_affects_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = asyncio.Event()
-
     async with served(tmp_path, answering(go_on=go_on), concurrency=1) as here:
         first = asyncio.ensure_future(here.ask())
         await until(lambda: here.replica.asked)

@@ -42,7 +42,7 @@ def test_the_page_has_every_policy() -> None:
 
 
 def test_every_fault_has_tests() -> None:
-    named = re.findall(r"^\| `([\w/.]+)` \|", INTERNALS.partition("\n## Faults, and their tests\n")[2], re.MULTILINE)
+    named = re.findall(r"^- `([\w/.]+)`: ", INTERNALS.partition("\n## Faults, and their tests\n")[2], re.MULTILINE)
     assert len(named) > 10
     for path in named:
         assert (ROOT / "tests" / path).exists(), path

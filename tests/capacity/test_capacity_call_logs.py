@@ -259,9 +259,7 @@ def test_a_line_that_is_cut_is_counted_if_it_names_a_call_or_a_load(
     ("form", "damage"),
     [each for each in product([*LINEWISE, *EXPORTS], DAMAGES) if each[1] not in NO_JSON or "base64" not in each[0]],
 )
-def test_every_call_and_load_without_a_usable_logger_is_counted_alone_and_among_others(
-    tmp_path: Path, form: str, damage: str
-) -> None:
+def test_every_call_and_load_counts_despite_a_damaged_logger(tmp_path: Path, form: str, damage: str) -> None:
     def wrapped(lines: Sequence[str]) -> str:
         return EXPORTS[form](lines) if form in EXPORTS else "".join(map(LINEWISE[form], lines))
 

@@ -156,7 +156,7 @@ def test_the_relay_exports_a_frontends_metrics_while_its_worker_has_none(
     engine.server_close()
 
 
-def test_shared_frontends_and_the_workers_of_every_pool_find_each_other_through_the_cluster(
+def test_shared_frontends_and_the_workers_of_every_pool_find_each_other(
     objects: list[KubernetesObject],
 ) -> None:
     (frontend,) = template(named(objects, "Deployment", "agents-frontends"))["spec"]["containers"]

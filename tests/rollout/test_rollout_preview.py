@@ -60,9 +60,7 @@ def test_a_stack_of_another_name_is_compared_with_itself(rendered: Path, edit: E
     assert preview("--stack", "trial-west", code=0).out.endswith("1 stack: 1 unchanged\n")
 
 
-def test_a_new_name_without_formerly_is_reported_and_the_stack_compared_with_the_present_one(
-    edit: Edit, preview: Call
-) -> None:
+def test_a_new_name_without_formerly_is_reported_and_its_stack_compared(edit: Edit, preview: Call) -> None:
     edit("{name: lab, context: kind-lab", "{name: west, context: kind-lab")
     ended = preview(code=0)
     assert "2 stacks: 1 changed, 1 unchanged · objects: 1 changed" in ended.out

@@ -160,7 +160,7 @@ async def test_usage_is_requested_of_a_stream_if_tokens_are_limited_and_hidden_f
 
 
 @pytest.mark.anyio
-async def test_tokens_of_streams_are_counted_without_a_limit_too_and_the_caller_sees_no_difference(
+async def test_tokens_of_streams_are_counted_without_a_limit_unseen_by_callers(
     tmp_path: Path,
 ) -> None:
     act = answers(event(WORD), event(USED.decode()))
@@ -273,9 +273,7 @@ async def test_a_response_is_not_compressed_if_its_usage_must_be_read(tmp_path: 
         b'"stream":true,"stream_options":{"x":"%b"}' % (b"y" * 2000),
     ],
 )
-async def test_a_stream_whose_usage_cannot_be_requested_is_refused_if_tokens_are_limited(
-    tmp_path: Path, wish: bytes
-) -> None:
+async def test_a_stream_without_usage_is_refused_if_tokens_are_limited(tmp_path: Path, wish: bytes) -> None:
     body = b'{"model":"plain",%b}' % wish
     async with served(tmp_path / "limited", table=table(MODELS), access=limited(100)) as here:
         reply = await here.ask(request(CHAT, body))

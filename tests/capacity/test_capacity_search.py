@@ -85,9 +85,7 @@ def test_no_answer_is_recommended_that_locks_a_model_out(calls: int) -> None:
 @pytest.mark.parametrize(
     ("refused", "calls", "serves"), [(1, 1, False), (1, 2, True), (2, 2, False), (2, 20, True), (3, 20, False)]
 )
-def test_a_model_is_served_while_some_of_its_calls_are_answered_and_a_tenth_at_most_is_refused(
-    refused: int, calls: int, serves: bool
-) -> None:
+def test_a_model_is_served_if_at_most_a_tenth_of_its_calls_is_refused(refused: int, calls: int, serves: bool) -> None:
     assert Figures(refusals={"other": (0, 1), "one": (refused, calls)}).serves_every_model == serves
 
 

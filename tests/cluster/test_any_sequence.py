@@ -196,9 +196,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.thorough
-def test_a_data_plane_that_moves_to_another_cluster_leaves_the_first_until_that_is_taken_down(
-    sequence: Sequence, engine: str
-) -> None:
+def test_a_data_plane_in_another_cluster_stays_in_the_first_until_a_down(sequence: Sequence, engine: str) -> None:
     assert sequence.up(engine).code == 0
     sequence.edit(context="b")
     assert sequence.up(engine).code == 0

@@ -84,9 +84,7 @@ def test_an_admission_policy_is_named_with_its_words_and_a_preview_knows_it_befo
     assert words in ended.err
 
 
-def test_an_immutable_field_is_reported_with_a_command_to_replace_the_object_while_pods_continue(
-    kube: Kubectl, namespace: str
-) -> None:
+def test_an_immutable_field_is_reported_with_a_command_that_keeps_the_pods(kube: Kubectl, namespace: str) -> None:
     labels = {"app": "main"}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "m", "image": "registry.test/m:1"}]}}
     spec = {"serviceName": "one", "replicas": 0, "selector": {"matchLabels": labels}, "template": template}

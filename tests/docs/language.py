@@ -40,9 +40,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?…·])[\"')*_]*\s+(?=[\"'(*_`]*[A-Z0-9])|\
 _CODE = re.compile(
     r"\[default: .*?\]|``.+?``|`[^`]+`|https?://\S+|--[\w-]+|\{[^{}]*\}|\b\w+(?:[._/]\w+)+\b|\b\w*[a-z][A-Z]\w*\b"
 )
-_PROGRAM = re.compile(
-    r"\bby \(|; do |&& |\\[bwds]|\(\?|^import |\[\d+m\]", re.MULTILINE
-)  # PromQL, shell, regex, Python
+_PROGRAM = re.compile(r"\bby \(|; do |&& |\\[bwds]|\(\?|^import |\[\d+m\]", re.MULTILINE)  # PromQL, shell, Python
 _PROSE = re.compile(r"[A-Za-z]+(?:'[a-z]+)?,? [a-z]+,? [a-z]+")  # Three words: what has fewer is a key or a name.
 
 
@@ -114,14 +112,14 @@ def _plain(tokens: list[Token]) -> Iterator[str]:
 
 
 def _code(source: str) -> Iterator[Text]:
-    tree = ast.parse(source)
+    nodes = [*ast.walk(ast.parse(source))]
     docstrings = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             docstrings |= {id(each.value) for each in node.body if isinstance(each, ast.Expr)}
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
             yield Text(node.lineno, node.name[5:].replace("_", " ").capitalize(), "name")
-    for node, parts in _literals(tree):
+    for node, parts in _literals(nodes):
         text = "".join(parts)
         if id(node) in docstrings:
             text = re.sub(r"^ {4}.*\n", "", inspect.cleandoc(text), flags=re.MULTILINE)  # without indented code
@@ -132,9 +130,9 @@ def _code(source: str) -> Iterator[Text]:
     yield from _comments((token.start[0], token.string) for token in tokens if token.type == tokenize.COMMENT)
 
 
-def _literals(tree: ast.AST) -> Iterator[tuple[ast.expr, list[str]]]:
+def _literals(nodes: list[ast.AST]) -> Iterator[tuple[ast.expr, list[str]]]:
     within: set[int] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             within |= {id(value) for value in node.values}
             yield node, [str(each.value) if isinstance(each, ast.Constant) else "X" for each in node.values]

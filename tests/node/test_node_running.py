@@ -112,7 +112,7 @@ def changed(environment: Environment, kind: str, name: str, old: str = "", new: 
 
 
 @pytest.mark.thorough
-def test_a_new_version_of_a_pool_is_rolled_out_one_replica_after_the_other_without_losing_a_call(
+def test_a_new_version_of_a_pool_rolls_out_replica_by_replica_without_losing_a_call(
     environment: Environment,
 ) -> None:
     """A replica stops only when the other one is ready, and it leaves DNS long before it exits."""

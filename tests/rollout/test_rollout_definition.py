@@ -7,9 +7,7 @@ from stacks.problems import _MOST_ALIKE, Position, Problem, advisory_text
 from .conftest import Call
 
 
-def test_a_good_definition_is_summed_up_in_a_line_and_alike_advisories_in_a_paragraph(
-    call: Call, definition: Path
-) -> None:
+def test_a_good_definition_is_one_line_and_similar_advisories_one_paragraph(call: Call, definition: Path) -> None:
     ended = call("check", definition, code=0)
     assert ended.out.startswith(f"{definition}: ok – 2 stacks (dev-lab, prod-east), 1 server, 1 model\n")
     assert (ended.out.count("has no digest"), ended.out.count("tidegate pin")) == (6, 1)

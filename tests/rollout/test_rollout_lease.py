@@ -55,9 +55,7 @@ class Server:
         return str(self.lease["spec"]["holderIdentity"]) if self.lease else ""
 
 
-def test_a_holder_is_dead_when_it_renews_nothing_and_not_because_of_its_host_or_process_id(
-    monkeypatch: Patch, capsys: Capsys
-) -> None:
+def test_a_holder_is_dead_only_if_it_renews_nothing(monkeypatch: Patch, capsys: Capsys) -> None:
     """Containers repeat both."""
     monkeypatch.setattr(lease, "SECONDS", 2)
     holder = f"me@{socket.gethostname()}, process {os.getpid()}"
@@ -87,9 +85,7 @@ def test_a_holder_that_renews_is_waited_for_however_long_it_works(monkeypatch: P
         assert time.monotonic() > server.ends
 
 
-def test_a_right_that_is_missing_is_shown_once_when_a_lease_is_renewed_and_given_back(
-    monkeypatch: Patch, capsys: Capsys
-) -> None:
+def test_a_missing_right_to_renew_or_release_a_lease_is_shown_once(monkeypatch: Patch, capsys: Capsys) -> None:
     class Forbidding(Server):
         def run(self, verb: str, *arguments: str, stdin: str = "", **more: Any) -> CompletedProcess[str]:
             if verb in ("replace", "delete"):

@@ -62,9 +62,7 @@ def test_a_stack_of_another_name_is_compared_with_itself(rendered: Path, edit: E
     assert preview("--stack", "trial-west", code=0).out.endswith("1 stack: 1 unchanged\n")
 
 
-def test_a_new_name_without_formerly_is_reported_and_the_stack_compared_with_the_present_one(
-    edit: Edit, preview: Call
-) -> None:
+def test_a_new_name_without_formerly_is_reported_and_its_stack_compared(edit: Edit, preview: Call) -> None:
     edit("{name: lab, context: kind-lab", "{name: west, context: kind-lab")
     ended = preview(code=0)
     assert "2 stacks: 1 changed, 1 unchanged · objects: 1 changed" in ended.out
@@ -194,9 +192,7 @@ def test_a_link_out_of_the_repository_is_no_part_of_a_revision(repo: Repository,
     sys.platform == "darwin",
     reason="NOT RUN: FILE SYSTEMS HERE TAKE UTF-8 ALONE, so that no preview was made of a path with other names.",
 )
-def test_a_path_that_is_no_utf_8_is_a_path_like_any_other(
-    call: Call, definition: Path, tmp_path: Path, page: Path
-) -> None:
+def test_a_path_that_is_no_utf_8_is_like_any_other(call: Call, definition: Path, tmp_path: Path, page: Path) -> None:
     folder = tmp_path / os.fsdecode(b"\xff")
     folder.mkdir()
     shutil.copy(definition, folder / "two.yaml")

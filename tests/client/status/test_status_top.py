@@ -130,9 +130,7 @@ def test_every_environment_and_the_legend_fit_into_the_terminal(height: int) -> 
 
 @pytest.mark.parametrize("live", [False, True])
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 160, 220])
-def test_at_every_width_a_model_its_state_and_since_when_are_whole_and_why_is_wide_enough_to_be_read(
-    width: int, live: bool
-) -> None:
+def test_a_model_its_state_and_its_age_are_complete_at_every_width(width: int, live: bool) -> None:
     unicorn = model("unicorn", "quarantined", why=FULL, busy=79, **WORDS)
     lines = lines_of([overview("east", unicorn, model("ant", **WORDS))], width, 15, live=live)
     assert max(map(len, lines)) <= width

@@ -27,7 +27,7 @@ from rollout.waves.plan import stacks_of
 from stacks.validate import read_definition
 
 ROOT = Path(__file__).resolve().parents[3]
-SMALL = generate(Workload(models=10, requests=600, spread=0.5, load_mb_per_second=20))
+SMALL = generate(Workload(models=10, requests=200, spread=0.5, load_mb_per_second=20))
 FOUND = {"simulated": Figures({"lost_vs_simple_40": 0.70349, "lost_vs_simple_25": 2614.4}, [("this", "so much")])}
 
 

@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -196,40 +196,58 @@ SITUATIONS: dict[str, Callable[[Stage], Awaitable[None]]] = {
 }
 
 
+Tritons = Callable[[], list[Process]]
+
+
+@pytest.fixture(scope="module")
+def tritons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tritons]:
+    """Return a function that starts killed stand-ins again, and returns one for each host."""
+    http_port, grpc_port = free_ports(2)
+    running: dict[str, Process] = {}
+    with ExitStack() as processes:
+
+        def all_running() -> list[Process]:
+            for host in HOSTS:
+                if host not in running or running[host].popen.poll() is not None:
+                    stand_in = standing_triton(tmp_path_factory.mktemp("triton"), host, (http_port, grpc_port))
+                    running[host] = processes.enter_context(stand_in)
+                running[host].announced_ports()  # it listens
+            return [*running.values()]
+
+        yield all_running
+
+
 @asynccontextmanager
-async def staged(folder: Path, loading: str, how: signal.Signals) -> AsyncIterator[Stage]:
+async def staged(folder: Path, tritons: list[Process], loading: str, how: signal.Signals) -> AsyncIterator[Stage]:
+    ports = tritons[0].announced_ports()
     async with AsyncExitStack() as stack:
-        ports = free_ports(2)
-        with ExitStack() as processes:
-            tritons = [processes.enter_context(standing_triton(folder, host, (ports[0], ports[1]))) for host in HOSTS]
+        policies = [Site(host, lease_seconds=30.0) for host in HOSTS]
+        policies[1].resident.add("a")
+        for site in policies:
+            port = policies[0].policy.port
+            site.policy = await stack.enter_async_context(upstream(site.decide, site.host, port))
+        pool = routing.Pool.model_validate({
+            "name": POOL, "host": "pool.test", "loading": loading,
+            "http_port": ports["http"], "grpc_port": ports["grpc"],
+            "lease_port": policies[0].policy.port if loading == "on-demand" else None,
+        })  # fmt: skip
+        table = routing.RoutingTable(
+            environment="test",
+            servers=(routing.Server(name=SERVER, kind="triton", pools=(pool,)),),
+            models=tuple(routing.Model(name=name, server=SERVER, pool=POOL) for name in (*MODELS, BROKEN)),
+        )
+        addresses = [(socket.AF_INET, (host, ports["http"])) for host in HOSTS]
+        front = running_proxy(folder / "proxy", *addresses, table=table, kind=Plane, drain_seconds=30)
+        here = await stack.enter_async_context(front)
+        assert isinstance(here, Plane)
+        here.loading = loading
+        try:
+            stage = Stage(here, tritons, policies, how)
+            yield stage
+            await asyncio.gather(*stage.tasks)
+        finally:
             for triton in tritons:
-                triton.announced_ports()  # it listens
-            policies = [Site(host, lease_seconds=30.0) for host in HOSTS]
-            policies[1].resident.add("a")
-            for site in policies:
-                port = policies[0].policy.port
-                site.policy = await stack.enter_async_context(upstream(site.decide, site.host, port))
-            pool = routing.Pool.model_validate({
-                "name": POOL, "host": "pool.test", "loading": loading, "http_port": ports[0], "grpc_port": ports[1],
-                "lease_port": policies[0].policy.port if loading == "on-demand" else None,
-            })  # fmt: skip
-            table = routing.RoutingTable(
-                environment="test",
-                servers=(routing.Server(name=SERVER, kind="triton", pools=(pool,)),),
-                models=tuple(routing.Model(name=name, server=SERVER, pool=POOL) for name in (*MODELS, BROKEN)),
-            )
-            addresses = [(socket.AF_INET, (host, ports[0])) for host in HOSTS]
-            front = running_proxy(folder / "proxy", *addresses, table=table, kind=Plane, drain_seconds=30)
-            here = await stack.enter_async_context(front)
-            assert isinstance(here, Plane)
-            here.loading = loading
-            try:
-                stage = Stage(here, tritons, policies, how)
-                yield stage
-                await asyncio.gather(*stage.tasks)
-            finally:
-                for triton in tritons:
-                    os.killpg(triton.pid, signal.SIGCONT)
+                os.killpg(triton.pid, signal.SIGCONT)
 
 
 GONE = ("one replica of two is killed or hangs", "all replicas are killed or hang")
@@ -251,10 +269,15 @@ def test_every_probe_and_every_situation_of_the_table_is_tried() -> None:
 
 @pytest.mark.parametrize(("situation", "loading", "how"), CASES, ids=lambda each: getattr(each, "name", each))
 async def test_each_response_is_that_of_the_table(
-    tmp_path: Path, situation: str, loading: str, how: signal.Signals, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    tritons: Tritons,
+    situation: str,
+    loading: str,
+    how: signal.Signals,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO", "tidegate_proxy.pools")
-    async with staged(tmp_path, loading, how) as stage:
+    async with staged(tmp_path, tritons(), loading, how) as stage:
         here = stage.here
         began = monotonic()
         await SITUATIONS[situation](stage)

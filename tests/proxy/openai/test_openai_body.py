@@ -73,9 +73,7 @@ def asked(body: bytes, version: str | None, asks: bool = False) -> tuple[str, by
 
 
 @given(bodies(), st.integers(1, 10**15))
-def test_the_name_of_a_version_takes_the_place_of_the_models_and_nothing_else_changes(
-    made: tuple[bytes, str], version: int
-) -> None:
+def test_the_name_of_a_version_replaces_the_models_and_nothing_else(made: tuple[bytes, str], version: int) -> None:
     body, name = made
     for chosen, called in ((None, name), (str(version), f"{name}-v{version}")):
         model, sent = asked(body, chosen)
@@ -122,9 +120,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("body", "why", "kind"), REFUSED, ids=range(len(REFUSED)))
-def test_a_body_that_names_no_model_of_the_table_or_takes_too_long_to_read_is_refused(
-    body: bytes, why: str, kind: ProblemType
-) -> None:
+def test_a_body_without_a_known_model_or_too_slow_to_read_is_refused(body: bytes, why: str, kind: ProblemType) -> None:
     with pytest.raises(Problem, match=why) as refused:
         asked(body, "1")
     assert refused.value.type is kind

@@ -160,7 +160,7 @@ async def test_usage_is_requested_of_a_stream_if_tokens_are_limited_and_hidden_f
 
 
 @pytest.mark.anyio
-async def test_tokens_of_streams_are_counted_without_a_limit_too_and_the_caller_sees_no_difference(
+async def test_tokens_of_streams_are_counted_without_a_limit_unseen_by_callers(
     tmp_path: Path,
 ) -> None:
     act = answers(event(WORD), event(USED.decode()))
@@ -171,9 +171,8 @@ async def test_tokens_of_streams_are_counted_without_a_limit_too_and_the_caller_
         body = said(stream=True, stream_options={"include_usage": True})
         assert (await here.ask(request(CHAT, body))).body == event(WORD) + event(USED.decode())
         assert tokens(here)["llm", "plain", "api-keys", "prompt"] == 100
-        body = said(
-            stream=True, stream_options={"x": "y" * 2000}
-        )  # How to request it is unclear, so the server gets the body unchanged.
+        # How to request it is unclear, so the server gets the body unchanged.
+        body = said(stream=True, stream_options={"x": "y" * 2000})
         await here.ask(request(CHAT, body))
         assert json.loads(here.replica.asked[-1].body) == json.loads(body)
 
@@ -191,6 +190,7 @@ FAILED = event({"error": {"message": "the engine died", "type": "InternalServerE
         ([CHUNK, FAILED[:9], FAILED[9:], event("[DONE]")], 502),
         ([CHUNK, FAILED], 502),
         ([CHUNK, b"event: error\ndata: {}\n\n"], 502),
+        ([CHUNK, b'data: {"error":\r\ndata: {"code": 500}}\r\n\r\n', event("[DONE]")], 502),
         ([CHUNK], 502),
         ([CHUNK, CHUNK[:20], CHUNK[20:]], 502),
         ([b"event: response.created\ndata: {}\n\n", b"event: response.completed\ndata: {}\n\n"], 200),
@@ -273,9 +273,7 @@ async def test_a_response_is_not_compressed_if_its_usage_must_be_read(tmp_path: 
         b'"stream":true,"stream_options":{"x":"%b"}' % (b"y" * 2000),
     ],
 )
-async def test_a_stream_whose_usage_cannot_be_requested_is_refused_if_tokens_are_limited(
-    tmp_path: Path, wish: bytes
-) -> None:
+async def test_a_stream_without_usage_is_refused_if_tokens_are_limited(tmp_path: Path, wish: bytes) -> None:
     body = b'{"model":"plain",%b}' % wish
     async with served(tmp_path / "limited", table=table(MODELS), access=limited(100)) as here:
         reply = await here.ask(request(CHAT, body))

@@ -195,7 +195,7 @@ async def test_a_trial_whose_caller_leaves_or_waits_no_longer_is_the_next_caller
     assert breaker.state(monotonic()) == "closed"
 
 
-async def test_a_replica_that_hangs_is_left_alone_after_a_while_unless_callers_just_wait_no_longer(
+async def test_a_hung_replica_is_left_alone_unless_callers_are_merely_impatient(
     tmp_path: Path,
 ) -> None:
     async with served(tmp_path, hang, request_timeout_seconds=1) as here:

@@ -75,7 +75,7 @@ def test_a_bad_file_is_refused_and_the_last_good_one_stays(settings_file: Path) 
     assert (used[-1].capacity_bytes, followed.last_error) == (7, "")
 
 
-def test_a_swapped_config_map_is_seen_and_a_good_one_that_could_not_be_read_for_a_while_is_read_then(
+def test_a_swapped_config_map_is_read_also_after_a_failed_read(
     tmp_path: Path,
 ) -> None:
     used: list[bytes] = []

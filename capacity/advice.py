@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from tidegate_eviction.simulate.engine import SimulationSetting, simulate
+from tidegate_eviction.simulate.engine import SimulationSetting
 from tidegate_eviction.simulate.trace import Trace
 
 from stacks import devices
@@ -14,13 +14,14 @@ from stacks.definition.pools import OnDemand, Pool
 from .answers import longest_wait
 from .pressures import Pressures
 from .remedies import FILES_NEAR, NEAR_BYTES_PER_SECOND, PoolUnderReview, Remedy, remedies, staging
-from .simulations import Figures, figures, only, setting_of
+from .simulations import Figures, expect, only, setting_of
 
 TARGET: Final = 0.99  # Share of calls that must find their model resident.
 ENOUGH: Final = 0.2  # A remedy is enough if it leaves this share of the seconds lost for lack of memory.
 FILES_ENOUGH: Final = 0.5  # The same for files near the GPU, which take no GPU memory, so they are tried first.
 QUEUE_SHARE: Final = 1.0  # Compute is short from this ratio of queued to computed seconds.
 QUEUE_SECONDS: Final = 0.01  # Shorter mean queue times of a call are negligible.
+BUSIEST: Final = 0.5  # Share of the time that the replicas may compute if some are given back.
 ONE_MODELS: Final = 2 / 3  # If one model has this share of the queue time, more replicas help no other model.
 COPIES: Final = 2  # Maximum number of replicas that a hot model is loaded on.
 
@@ -50,12 +51,32 @@ def advise(subject: PoolUnderReview, trace: Trace | None, target: float = TARGET
     if not isinstance(loading, OnDemand):
         return Advice("nothing", "Every model is resident, and calls do not queue.")
     if found.warm >= target:
-        return Advice("nothing", f"{found.warm:.1%} of the calls found their model resident.")
+        why = f"{found.warm:.1%} of the calls found their model resident."
+        return _fewer(subject, mine, target, why) or Advice("nothing", why)
     if found.busy_for_loads > found.busy_for_room and (advice := _longer_wait(subject, loading, mine)) is not None:
         return advice
     if found.evicted or found.busy_for_room:
         return _more_room(subject, mine)
     return Advice("nothing", "Models were loaded for the first time, and none was evicted for another one.")
+
+
+def _fewer(subject: PoolUnderReview, trace: Trace | None, target: float, why: str) -> Advice | None:
+    """Return advice to give slices back. None if fewer replicas do not hold the target, or cannot be simulated."""
+    setting, found = setting_of_pool(subject.pool, subject.models), subject.found
+    if setting is None or not trace or subject.pool.autoscaling is not None:
+        return None
+    for count in range(1, setting.replicas):
+        then = expect(trace, replace(setting, replicas=count), is_running=True)
+        computing = found.work.compute_seconds / (found.seconds * count)
+        if then.share_warm >= target and then.serves_every_model and computing <= BUSIEST:
+            now = expect(trace, setting, is_running=True)
+            given = [each for each in devices.taken(subject.stack) if each.pool == subject.name]
+            gone = 1 - count / setting.replicas
+            freed = devices.summary(replace(each, count=round(each.count * gone)) for each in given)
+            freed = freed or f"{setting.replicas - count} of its replicas"
+            remark = f"It frees {freed}. Not simulated: queues. Each replica would compute {computing:.0%} of the time."
+            return Advice("fewer replicas", why, subject.change(replicas=count), now, then, remark)
+    return None
 
 
 def is_compute_short(found: Pressures) -> bool:
@@ -121,9 +142,7 @@ def _more_room(subject: PoolUnderReview, trace: Trace | None) -> Advice:
         f"of memory, and {1 - found.warm:.1%} of all calls did not find their model resident."
     )
     if setting is None or not trace:
-        reason = (
-            "the trace has no calls of it" if setting else "its policy is not installed here, or its slice is unknown"
-        )
+        reason = "the trace has no calls of it" if setting else "its policy is not installed, or its slice is unknown"
         return Advice("nothing", why, remark=f"The remedies cannot be simulated: {reason}.")
     now = expect(trace, setting)
     # With memory for all models, only first loads cost time.
@@ -163,8 +182,3 @@ def setting_of_pool(pool: Pool, models: Collection[Model]) -> SimulationSetting 
         return setting_of(loading, capacity, max(1, devices.most_replicas(pool)), pinned)
     except ValueError:
         return None
-
-
-def expect(trace: Trace, setting: SimulationSetting) -> Figures:
-    """Return the simulated figures of a pool."""
-    return figures(trace, setting.wait_seconds, simulate(trace, setting)) if len(trace) else Figures()

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from tidegate_eviction.simulate.report import duration
 from tidegate_eviction.simulate.trace import shown
 
 from stacks import devices
@@ -47,8 +48,7 @@ def print_advice(definition: Path, name: str | None, prometheus: str, hours: flo
 def lines_of(definition: Definition, stack: Stack, recorded: Recorded, target: float = TARGET) -> Iterator[str]:
     """Yield the lines about each pool."""
     samples = recorded.samples
-    length = f"{samples.seconds / 3600:.3g} h" if samples.seconds >= 3600 else f"{samples.seconds:.0f} s"
-    yield f"{stack.name}: pressures on its pools in {length}, and advice"
+    yield f"{stack.name}: pressures on its pools in {duration(samples.seconds)}, and advice"
     pools = list(subjects(stack, recorded))
     for subject in shown(pools, "simulating changes of each pool", len(pools)):
         advice = advise(subject, recorded.trace, target)

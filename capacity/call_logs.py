@@ -48,7 +48,8 @@ _CUT = re.compile(
 )
 """A record that is cut before the end of its logger's name. Its quotes are `"`, or their form in another string."""
 _TOTALS = re.compile(r"""calls(?<=["']calls)\\*["']{1,2}\s*:\s*\{""")
-_BASE64 = re.compile(r'"?(?<![\w+/-])eyJ[\w+/-]{6,}={0,2}"?')  # Decodes to a text that begins with `{"`.
+_BASE64 = re.compile(r'"?(?<![\w+/-])(?:eyJ|H4sI)[\w+/-]{6,}={0,2}"?')  # Of a text that begins with `{"`, or of gzip.
+_MOST_UNPACKED = 1 << 26  # Bytes of such a text.
 _BEGIN = re.compile(r'[{\["]')
 _CRI = re.compile(r"^.*?\b(?:stdout|stderr) [PF] ")  # containerd, CRI-O: time, stream, P for a part of a line
 _WRAPPED = "log", "message", "line", "MESSAGE", "textPayload"  # Keys under which collectors put a line.
@@ -138,7 +139,7 @@ class _File:
     def read(self, text: str) -> None:
         """Add a line, or all of a file that is one JSON value."""
         self._number += 1
-        if "eyJ" in text:
+        if "eyJ" in text or "H4sI" in text:
             text = _BASE64.sub(_decoded, text)
         loggers, _, cut = named = _named(text)
         if self._cut and not (loggers or cut) and _object_in(part := _payload(text)) is None:
@@ -248,8 +249,12 @@ def _has_logger(record: Record) -> bool:
 def _decoded(text: re.Match[str]) -> str:
     """Return a decoded base64 text, as a JSON string if it was one. An incomplete end is dropped. A text without calls
     and loads stays as it is. It may be a word, or a token."""
-    payload = text[0].strip('"').replace("-", "+").replace("_", "/")
-    found = base64.b64decode(payload[: len(payload) // 4 * 4]).decode(errors="replace")
+    payload = text[0].strip('"=').replace("-", "+").replace("_", "/")
+    data = base64.b64decode(payload[: len(payload) - (len(payload) % 4 == 1)] + "==")
+    if payload.startswith("H4sI"):
+        with suppress(zlib.error):
+            data = zlib.decompressobj(wbits=31).decompress(data, _MOST_UNPACKED)
+    found = data.decode(errors="replace")
     if not any(_named(found)):
         return text[0]
     return json.dumps(found) if text[0].endswith('"') else found
@@ -330,7 +335,7 @@ def _read(path: Path, logs: _Logs) -> None:
             utf16 = plain.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff")  # the encoding of PowerShell's `>`
             lines = io.TextIOWrapper(plain, "utf-16" if utf16 else "utf-8-sig", "replace")
             first = next(lines, "")
-            if _is_open(first):
+            if first.rstrip() in ("[", "{", "[{"):  # JSON over several lines, as in exports of Grafana or gcloud
                 first += lines.read()
             for line in filter(None, chain([first], lines)):
                 file.read(line)
@@ -338,11 +343,6 @@ def _read(path: Path, logs: _Logs) -> None:
         why = getattr(error, "strerror", None) or error
         raise CommandError(f"--logs: {escaped(str(path))} cannot be read: {why}.") from None
     file.end()
-
-
-def _is_open(line: str) -> bool:
-    """Whether a first line starts a JSON value over several lines, as in exports of Grafana or gcloud."""
-    return line.rstrip() in ("[", "{", "[{")
 
 
 def _mean(values: list[float]) -> float:

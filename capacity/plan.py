@@ -12,6 +12,7 @@ from rich.console import Console
 from tidegate_eviction.simulate.report import about
 from tidegate_eviction.simulate.trace import SimulationError, Trace, read_trace
 
+from stacks import devices
 from stacks.command import FAILED, WRONG_INPUT, CommandError, chosen_stacks
 from stacks.definition.base import LEAST_BYTES
 from stacks.definition.gpu_products import gpu_product
@@ -153,6 +154,12 @@ def _sentences(basis: _Basis, rows: Sequence[Row], found: Row | None) -> list[st
         name, refused, calls = found.figures.worst_served
         sentences.append(f"Worst served is {escaped(name)}: {refused:,} of its {count_of(calls, 'call')} are refused.")
     if basis.stack is not None:
+        called, pools = {model.name for model in basis.trace.models}, set()
+        for _, server, pool in basis.stack.pools():
+            if not called.isdisjoint(model.name for model in basis.stack.models_of(server, pool)):
+                pools.add(f"{server.name}/{pool.name}")
+        if now := devices.summary(each for each in devices.taken(basis.stack) if each.pool in pools):
+            sentences.append(f"Today, the pools of these models take {now}.")
         environment = basis.stack.environment.name
         planes = [each.data_plane.name for each in basis.definition.stacks if each.environment.name == environment]
         if len(planes) > 1:

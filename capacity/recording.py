@@ -164,9 +164,7 @@ def _of_one_namespace(seen: _Seen, lost: list[str]) -> Recording:
     if how_many["unnamed"]:
         lost.append(f"{count_of(how_many['unnamed'], 'call')} of models without a separate series (`*`)")
     if how_many["adrift"]:
-        lost.append(
-            f"the times of {count_of(how_many['adrift'], 'call')}, in gaps of 15 minutes or more between scrapes"
-        )
+        lost.append(f"the times of {count_of(how_many['adrift'], 'call')}, in gaps of 15 minutes or more of scrapes")
     calls = {(server, model): seconds for (_, server, model), seconds in seen.calls.items()}
     return Recording(calls, measured, how_many["busy"], lost)
 

@@ -124,8 +124,15 @@ def _begin(trace: Trace) -> None:
 
 def _simulated(setting: SimulationSetting) -> Figures:
     (trace,) = _TRACES
+    return expect(trace, setting, is_running=True)
+
+
+def expect(trace: Trace, setting: SimulationSetting, *, is_running: bool = False) -> Figures:
+    """Return the simulated figures of a pool. With `is_running`, without the first load of each model."""
+    if not len(trace):
+        return Figures()
     outcome = simulate(trace, setting)
-    return figures(trace, setting.wait_seconds, outcome, first_loads(trace, outcome))
+    return figures(trace, setting.wait_seconds, outcome, first_loads(trace, outcome) if is_running else ())
 
 
 def first_loads(trace: Trace, outcome: Outcome) -> frozenset[int]:

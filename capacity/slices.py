@@ -56,8 +56,7 @@ def find_gpu(name: str, labels: Iterable[str] = ()) -> Gpu:
         label = name
     if product is None:
         known = [product.name for product in PRODUCTS]
-        near = next((each for each in known if each.startswith(name.upper())), name.upper())
-        raise none_such(f"There is no GPU {name!r}", near, known)
+        raise none_such(f"There is no GPU {name!r}", name, known)
     cut = (_slice(product, profile) for profile in product.plain)
     parts = sorted((one for one in cut if one.share < 1), key=lambda one: (one.share, one.memory_bytes))
     return Gpu(product.name, label, product, (*parts, GpuSlice(product.bytes, Fraction(1), "")))

@@ -154,8 +154,8 @@ def _print_kept(stack: StackId, kube: Kubectl, *, described: bool) -> None:
         return
     print(f"Its datasets stay{', and the next `tidegate up` uses them again' if described else ''}:")
     for kind, name in sorted(kept, key=lambda each: each[0] == "Namespace"):
-        print(f"  {kind} {name}{', which holds the claims' if kind == 'Namespace' else ''}")
-    print("To delete them for good (the files on the storage itself stay):")
+        print(f"  {kind} {name}{', which holds the claims and your Secrets' if kind == 'Namespace' else ''}")
+    print("To delete them for good, with every Secret in the namespace (the files on the storage itself stay):")
     for kind in ("Namespace", "PersistentVolume"):  # a claim goes with its namespace
         if names := [in_shell(name) for of, name in kept if of == kind]:
             print(f"  kubectl --context {in_shell(kube.context)} delete {kind.lower()} {' '.join(names)}")

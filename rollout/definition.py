@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from subprocess import TimeoutExpired
 
+from stacks import devices
 from stacks.command import CommandError, ExitStatus, unknown
 from stacks.images_lock import FILE_NAME, ImagesLock, PinnedImage, lock_text
 from stacks.load import load
@@ -42,7 +43,7 @@ def check_definition(path: Path, seen: CommandReport) -> None:
     names = listed((stack.name for stack in definition.stacks), most=8)
     held = f"{counted(definition.stacks, 'stack')} ({names}), {counted(servers, 'server')}, {counted(models, 'model')}"
     print(f"{escaped(definition.file)}: ok – {held}")
-    for text in (advisory_text(definition.advisories), guarded):
+    for text in (*devices.bill(definition.stacks), advisory_text(definition.advisories), guarded):
         if text:
             print(text)
 

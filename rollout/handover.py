@@ -7,7 +7,7 @@ from typing import Any
 from . import managed_fields
 from .changes.compare import identity
 from .kubectl import Kubectl, KubernetesObject, as_list
-from .live import created_from, with_scale
+from .live import PART_OF, created_from, with_scale
 
 AUTOSCALED = "tidegate-autoscaled"
 """Field manager of a workload's replicas, from the time an autoscaler is declared until that sets them itself."""
@@ -74,9 +74,12 @@ def prune(kube: Kubectl, gone: Sequence[KubernetesObject]) -> None:
 
 
 def to_helm(kube: Kubectl, live: Sequence[KubernetesObject], marks: Mapping[str, Any]) -> None:
-    """Give objects to a Helm release with its marks, whichever engine had them. No pod sees a change."""
+    """Give objects to a Helm release with its marks, whichever engine had them. No pod sees a change. In a namespace
+    that someone else made, their labels stay theirs: otherwise Helm would remove them."""
     for item in live:
-        _patch(kube, item, {**marks, "managedFields": managed_fields.of_engine(item, "helm", "Apply")})
+        is_ours = (item["metadata"].get("labels") or {}).get(PART_OF) == "tidegate"
+        fields = {"managedFields": managed_fields.of_engine(item, "helm", "Apply")} if is_ours else {}
+        _patch(kube, item, {**marks, **fields})
 
 
 def to_pulumi(kube: Kubectl, live: Sequence[KubernetesObject]) -> None:

@@ -14,6 +14,10 @@ WORKLOADS = {"Deployment": "deployments", "StatefulSet": "statefulsets"}
 _LONGEST = 240
 
 
+class Absent(str):
+    """The line of a workload that does not exist, or not yet."""
+
+
 @dataclass(frozen=True)
 class Target:
     """The workloads and the proxy port to check in a data plane, taken from a stack's rendered objects."""
@@ -38,11 +42,11 @@ def lacking(kubectl: Kubectl, target: Target) -> list[str]:
     by_name = {(item["kind"], item["metadata"]["name"]): item for item in found}
     # Terminating pods do not count.
     pods = [item for item in found if item["kind"] == "Pod" and "deletionTimestamp" not in item["metadata"]]
-    lines = []
+    lines: list[str] = []
     for kind, name in target.workloads:
         workload = by_name.get((kind, name))
         if workload is None:
-            lines.append(f"{kind} {name} does not exist")
+            lines.append(Absent(f"{kind} {name} does not exist"))
             continue
         wanted = workload["spec"]["selector"].get("matchLabels", {}).items()
         own = [pod for pod in pods if wanted <= pod["metadata"].get("labels", {}).items()]

@@ -18,7 +18,7 @@ from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
 from .changes.compare import KubernetesObject, identity
-from .changes.names import by_their_home, hints, home_of, renamings, under_names_of_now
+from .changes.names import by_home, hints, home_of, renamings, under_names_of_now
 from .changes.page import code, failed_page, page
 from .changes.report import report
 from .changes.revision import NothingToCompare, rendering_of
@@ -165,7 +165,7 @@ def with_revision(base: str, definition: Definition, path: Path, only: str | Non
         note(line)
     rendering = _rendered(definition, stacks)
     before = {name: [item for item in files.values() if item is not None] for name, files in found.items()}
-    before = by_their_home(under_names_of_now(before, definition.stacks), home_of, definition.stacks)
+    before = by_home(under_names_of_now(before, definition.stacks), home_of, definition.stacks)
     after = {item.stack: item.objects for item in rendering}
     names = dict.fromkeys([*after, *(() if only else before)])
     there: dict[str, Objects | None] = {name: before.get(name) for name in names}

@@ -1,12 +1,10 @@
 """`render`: writes every stack as YAML to a directory, one object per file."""
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from stacks import devices
 from stacks.command import ExitStatus, chosen_stacks
-from stacks.definition.money import Cost
 from stacks.problems import advisory_text, count_of, escaped, listed
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
@@ -25,15 +23,15 @@ def render_all(path: Path, out: Path, only: str | None, outcome: ExitStatus) -> 
     stacks = chosen_stacks(definition, only)
     rendering = [render(stack, definition) for stack in progress(stacks, len(stacks), "stacks rendered")]
     guarded = enforce(findings(rendering))
-    of_one = [each.name for each in (stacks[0], *stacks[0].former())] if only else None
+    own = [each.name for each in (stacks[0], *stacks[0].former())] if only else None
     files = sum(len(item.files) for item in rendering)
-    written = (
-        f"{count_of(files, 'file')} written" if output.write(out, rendering, of_one, outcome) else "Nothing changed"
-    )
+    written = f"{count_of(files, 'file')} written" if output.write(out, rendering, own, outcome) else "Nothing changed"
     for stack, rendered in [*zip(stacks, rendering, strict=True)][:MOST_STACKS]:
         print(_summary(stack, rendered))
     if len(rendering) > MOST_STACKS:
         print(f"… and {len(rendering) - MOST_STACKS} more")
+    if len(bill := devices.bill(stacks)) > 1:
+        print(bill[-1])
     for paragraph in (advisory_text(definition.advisories), guarded, _next_steps(definition, stacks, only, out)):
         if paragraph:
             print(paragraph)
@@ -42,13 +40,8 @@ def render_all(path: Path, out: Path, only: str | None, outcome: ExitStatus) -> 
 
 def _summary(stack: Stack, rendered: Rendered) -> str:
     """Return one line: a stack's objects, its GPU slices and their cost."""
-    taken = devices.taken(stack)
-    counts = Counter[str]()
-    for each in taken:
-        counts[str(each.device)] += each.count
-    slices = [f"{count} × {name}" for name, count in sorted((+counts).items())]
-    month = [f"{sum((each.cost for each in taken), Cost())} a month"] if slices else []
-    return f"{rendered.stack}: {', '.join([count_of(len(rendered.objects), 'object'), *slices, *month])}"
+    slices = devices.summary(devices.taken(stack))
+    return f"{rendered.stack}: {count_of(len(rendered.objects), 'object')}{', ' if slices else ''}{slices}"
 
 
 def _next_steps(definition: Definition, stacks: Sequence[Stack], only: str | None, out: Path) -> str:

@@ -5,12 +5,12 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Literal, NoReturn
 
 import typer
 from tidegate_contracts.credentials import masked
 
+from .definition.base import did_you_mean, nearest
 from .problems import DefinitionError, escaped, listed
 from .stack import Definition, Stack
 
@@ -77,9 +77,8 @@ def unknown(what: str, name: str, known: Iterable[str]) -> CommandError:
 def none_such(what: str, name: str, known: Iterable[str]) -> CommandError:
     """Return an error that starts with the sentence `what`, followed by the nearest name and all known names."""
     names = list(dict.fromkeys(known))
-    near = get_close_matches(name, names, n=1, cutoff=0.4)
-    hint = f": did you mean {near[0]}?" if near else "."
-    return CommandError(f"{what}{hint} There are: {listed(names)}.", WRONG_INPUT)
+    hint = did_you_mean(nearest(name, names, 0.4))
+    return CommandError(f"{what}. {hint}There are: {listed(names)}.", WRONG_INPUT)
 
 
 def chosen_stacks(definition: Definition, name: str | None) -> tuple[Stack, ...]:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from tidegate_contracts.eviction import MODELS_SHARE
 
@@ -68,6 +69,21 @@ def taken(stack: Stack) -> list[Taken]:
             count = most_replicas(pool) * devices_per_replica(pool.placement)
             found.append(Taken(f"{server.name}/{pool.name}", kind, count, price, unit))
     return found
+
+
+def summary(pools: Iterable[Taken]) -> str:
+    """Return devices and their cost, as `2 × MIG 1g.10gb (mixed), $1,068 a month`. Empty without devices."""
+    found = list(pools)
+    counts = sum((Counter({str(each.device): each.count}) for each in found), Counter[str]())
+    there = [f"{count} × {name}" for name, count in sorted(counts.items())]
+    return ", ".join([*there, f"{sum((each.cost for each in found), Cost())} a month"]) if there else ""
+
+
+def bill(stacks: Iterable[Stack]) -> list[str]:
+    """Return a line with the devices of each stack that takes any, and their cost. The last one has all of them."""
+    found = {stack.name: taken(stack) for stack in stacks}
+    lines = [f"{name}: {text}" for name, pools in found.items() if (text := summary(pools))]
+    return [*lines, f"all stacks: {summary(chain(*found.values()))}"] if len(lines) > 1 else lines
 
 
 def device(placement: Placement) -> Device | None:

@@ -23,9 +23,7 @@ class PinnedImage(Section):
 
     image: Annotated[str, Field(min_length=1)]
     """`repository:tag`."""
-    digest: Annotated[
-        str, form(r"^sha256:[0-9a-f]{64}$", "sha256: and 64 hexadecimal digits, which `tidegate pin` writes")
-    ]
+    digest: Annotated[str, form(r"^sha256:[0-9a-f]{64}$", "sha256: and 64 hex digits, which `tidegate pin` writes")]
     """Digest of the manifest, or of the index for several architectures."""
 
 

@@ -12,8 +12,9 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from .definition.base import did_you_mean, nearest
 from .load import Document
-from .problems import Position, Problem, did_you_mean, nearest
+from .problems import Position, Problem
 from .reading.tree import Node
 
 Path = tuple[str | int, ...]
@@ -39,11 +40,12 @@ class Layers:
         laid = self.merged(under.root, over, path) if under else self._alone(over, path)
         return Document(laid.value, self.document.file, laid, shown_at="value")
 
-    def advice(self, where: object) -> str:
-        """Return a remedy for an item that is new in an inherited list, because its name can have a typo."""
+    def advice(self, where: object) -> tuple[str, bool]:
+        """Return a remedy for an item that is new in an inherited list, and whether its name probably has a typo."""
         name, inherited = self._newcomers.get(where, ("", []))  # type: ignore[call-overload]
-        do = f'"{name}" is new here: {did_you_mean(nearest(name, inherited))}'
-        return f"{do}Inherited names: {', '.join(inherited)}." if name else ""
+        near = nearest(name, inherited)
+        do = f'"{name}" is new here. {did_you_mean(near)}Inherited names: {", ".join(inherited)}.' if name else ""
+        return do, bool(near)
 
     def merged(self, under: Node, over: Node, path: Path = ()) -> Node:
         """Return `over` merged into `under`, by the rules above, without changing either."""

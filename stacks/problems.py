@@ -1,6 +1,5 @@
 """Problems of a definition, and their messages: where, what, why and what to do."""
 
-import difflib
 import json
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -120,26 +119,6 @@ def shown(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 1_000:
         return "a very long number"  # Python refuses to convert such numbers to decimal.
     return escaped(shortened(json.dumps(value, ensure_ascii=False, default=str)))
-
-
-def nearest(word: Any, choices: Iterable[str], cutoff: float = 0.6) -> str:
-    """Return the choice most similar to `word`, or an empty string. idle_seconds and idleSeconds are equal here."""
-    if not isinstance(word, str) or len(word) > 200:
-        return ""
-    plain: dict[str, str] = {}
-    for choice in choices:
-        plain.setdefault(_folded(choice), choice)
-    near = difflib.get_close_matches(_folded(word), plain, n=1, cutoff=cutoff)
-    return plain[near[0]] if near else ""
-
-
-def _folded(word: str) -> str:
-    return re.sub(r"[_\-\s]", "", word).lower()
-
-
-def did_you_mean(near: str) -> str:
-    """Return a question with the nearest choice, followed by a space, or an empty string without one."""
-    return f"did you mean {shown(near)}? " if near else ""
 
 
 def listed(choices: Iterable[Any], most: int = 30) -> str:

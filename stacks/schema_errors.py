@@ -8,9 +8,10 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from .definition.base import did_you_mean, nearest
 from .load import Document
 from .model_keys import Model, bare, branches, hint_of, keys_of, tag_of
-from .problems import Problem, count_of, did_you_mean, escaped, in_order, listed, nearest, shortened, shown
+from .problems import Problem, count_of, escaped, in_order, listed, shortened, shown
 
 Path = tuple[str | int, ...]
 

@@ -14,12 +14,13 @@ from pydantic import BaseModel, ValidationError
 
 from . import rules
 from .definition import DataPlane, Environment, Header, Platform
+from .definition.base import did_you_mean, nearest
 from .images_lock import ImagesLock, read_images_lock
 from .load import Document, frozen, load
 from .model_keys import models_in
 from .overlays import Layers
 from .overlays import Path as TreePath
-from .problems import DefinitionError, Position, Problem, did_you_mean, listed, nearest, shown
+from .problems import DefinitionError, Position, Problem, listed, shown
 from .schema_errors import problems_from
 from .stack import Definition, Stack
 
@@ -147,10 +148,10 @@ def _platforms(document: Document, problems: list[Problem]) -> Platforms:
         new: list[str] = []  # Items whose name can have a typo: all their missing keys are one problem.
         given: set[str] = set()
         for problem in mistakes:
-            advice = layers.advice(problem.where) if problem.is_missing else ""
+            advice, is_typo = layers.advice(problem.where) if problem.is_missing else ("", False)
             new += [f"{problem.path}."] if advice else []
             is_reported = advice in given or (problem.is_missing and problem.path.startswith(tuple(new)))
-            given |= {advice} if "did you mean" in advice else set()
+            given |= {advice} if is_typo else set()
             if not is_reported:
                 every.append(replace(problem, do=advice or problem.do))
     # Overlays of a part whose key has a typo seem to lack the keys of that part.
@@ -204,16 +205,15 @@ def _checked(model: type[Checked], tree: Any, source: Document, problems: list[P
         return None
 
 
-def _only(tree: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    return {key: tree[key] for key in tree if key in keys}
-
-
 def _header_tree(document: Document) -> dict[str, Any]:
     """Return the header's part of a document, without overlays and unknown keys, which other functions check."""
     header = Layers(document).laid((), HEADER_KEYS).tree
     for section, model in OVERLAID.items():
         if isinstance(items := header.get(section), list):
-            header[section] = [_only(item, _keys(model)) if isinstance(item, Mapping) else item for item in items]
+            header[section] = [
+                {key: item[key] for key in item if key in _keys(model)} if isinstance(item, Mapping) else item
+                for item in items
+            ]
     return header
 
 

@@ -32,9 +32,7 @@ class DatasetLocation(Message):
     kind: Literal["dataset"] = "dataset"
     dataset: str
     path: str = ""
-    domino_dataset_id: str | None = (
-        None  # Id in Domino, by which Domino returns its name, if it is a dataset of Domino.
-    )
+    domino_dataset_id: str | None = None  # Id by which Domino returns its name, if it is a dataset of Domino.
     volume: str  # Id of the volume. If two data planes have the same one, publishing to one publishes to both.
 
 

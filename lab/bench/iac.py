@@ -140,9 +140,7 @@ def checkout(folder: Path) -> Path:
     """Return a copy of the checkout for Pulumi, which writes the configuration of stacks there."""
     root = folder / "checkout"
     shutil.copytree(ROOT, root, ignore=shutil.ignore_patterns(*_NOT_COPIED))
-    (root / ".venv").symlink_to(
-        sys.prefix
-    )  # As make links it. Without it, Pulumi would install one during the measurement.
+    (root / ".venv").symlink_to(sys.prefix)  # As make links it. Otherwise Pulumi would install one meanwhile.
     return root
 
 

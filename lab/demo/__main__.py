@@ -2,10 +2,12 @@
 `scaling` a pool that follows load. `up` and `lifecycle-up` keep running.
 """
 
+import os
 import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -127,6 +129,7 @@ def _running(
     show = Show(Console())
     for number in SIGNALS:
         signal.signal(number, _interrupt)
+    threading.Thread(target=_watch_terminal, daemon=True).start()
     folder = Path(tempfile.mkdtemp(prefix="tidegate-demo-"))
     try:
         with ExitStack() as stack:
@@ -158,6 +161,18 @@ def _remove_all_but_logs(folder: Path) -> None:
             path.unlink()
     if folder.exists():
         print(f"The logs are in {folder}", flush=True)
+
+
+def _watch_terminal() -> None:
+    """End the demo when its terminal closes. If `make` leads the session, only `make` gets SIGHUP, and waits."""
+    had_one = False
+    with suppress(OSError):
+        while True:
+            os.close(os.open("/dev/tty", os.O_RDONLY))
+            had_one = True
+            time.sleep(CHECK_SECONDS)
+    if had_one:
+        os.kill(os.getpid(), signal.SIGHUP)
 
 
 def _interrupt(*_: Any) -> None:

@@ -13,7 +13,7 @@ from tidegate_proxy.access.api_keys import new_key
 
 from lab.local_plane.dynamo import Dynamo, dynamo
 from lab.local_plane.named_proxy import write_names
-from lab.local_plane.process import HOST, Process
+from lab.local_plane.process import HOST, Parts, Process
 from lab.local_plane.proxy import Proxy, proxy
 from rollout.render import render
 from stacks.validate import read_definition
@@ -31,7 +31,7 @@ SCENES: list[Scene["LanguagePlane"]] = []
 
 
 @dataclass
-class LanguagePlane:
+class LanguagePlane(Parts):
     """A proxy and two Dynamos, by the names of their models."""
 
     root: Path
@@ -54,11 +54,6 @@ class LanguagePlane:
         for model, made in self.dynamos.items():
             found |= {f"{model} frontend": made.process, f"{model} worker": made.workers[model]}
         return found
-
-    def check(self) -> None:
-        """Raise ProcessError if a process has ended."""
-        for process in self.parts.values():
-            process.check()
 
 
 @contextmanager

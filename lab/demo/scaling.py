@@ -247,9 +247,7 @@ def _quiet(pool: ScaledPool) -> str:
     """Keep one replica under little load."""
     seconds = pool.until("KEDA is ready", lambda _: pool.keda_is_ready())
     for _ in range(20):
-        claim(
-            (wanted := pool.step()) == 1, f"KEDA requested {wanted} replicas of {POOL}, although there is little load"
-        )
+        claim((wanted := pool.step()) == 1, f"KEDA requested {wanted} replicas of {POOL} although there is no load")
     return f"KEDA was ready after {seconds:.0f} s, and keeps one replica."
 
 

@@ -12,7 +12,7 @@ from tidegate_contracts.eviction import EvictionSettings, ManagedModel, Tuning
 from tidegate_proxy.access.api_keys import new_key
 
 from .policy import Policy, policy, triton_options, write_settings
-from .process import HOST, Process, replace_file
+from .process import HOST, Parts, Process, replace_file
 from .proxy import Proxy, proxy, write_keys, write_tables
 from .repository import Model, publish
 from .triton import Triton, installed, triton
@@ -69,7 +69,7 @@ def _managed(model: routing.Model) -> ManagedModel:
 
 
 @dataclass
-class LocalEnvironment:
+class LocalEnvironment(Parts):
     """A running environment. Only the main thread may start its processes: they end with the thread that did."""
 
     root: Path
@@ -185,11 +185,6 @@ class LocalEnvironment:
         write_settings(self._policy_root, plan.settings(self.repository(ON_DEMAND)))
         for each in self.proxies:
             write_tables(each.root, self.routing_table(), plan.access())
-
-    def check(self) -> None:
-        """Raise ProcessError if one of its processes has ended."""
-        for process in self.parts.values():
-            process.check()
 
     def kill(self, part: str) -> None:
         """Kill a process, as the kernel does when memory is exhausted."""

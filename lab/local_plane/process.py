@@ -114,6 +114,19 @@ class Process:
             self.popen.wait()
 
 
+class Parts:
+    """Processes that run together: `parts` has them by name."""
+
+    @property
+    def parts(self) -> dict[str, Process]:
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Raise ProcessError if one of them has ended."""
+        for process in self.parts.values():
+            process.check()
+
+
 @dataclass(frozen=True)
 class Server:
     """A process that serves HTTP and gRPC."""

@@ -143,9 +143,7 @@ class Reservation:
         """Hold so many bytes from now on. Raises Problem and then changes nothing."""
         if not self.budget.take(self.holder, size - self.size):
             if size > (most := self.budget.most):
-                raise Problem(
-                    ProblemType.TOO_LONG, f"The request needs too much buffer memory: the limit is {most} bytes."
-                )
+                raise Problem(ProblemType.TOO_LONG, f"The request needs too much memory: the limit is {most} bytes.")
             raise full()
         self.size = size
 

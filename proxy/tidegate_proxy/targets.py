@@ -8,9 +8,7 @@ from tidegate_contracts.routing import Action
 
 NAME_PATTERN = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}"
 VERSION_PATTERN = r"[1-9][0-9]{0,15}"
-is_name: Callable[[str], object] = re.compile(
-    NAME_PATTERN
-).fullmatch  # Whether it is a valid name of a server or model.
+is_name: Callable[[str], object] = re.compile(NAME_PATTERN).fullmatch  # Whether it can name a server or model.
 is_version: Callable[[str], object] = re.compile(VERSION_PATTERN).fullmatch
 """Whether it is a valid number of a version."""
 _UNRESERVED = re.compile(r"%(2[dDeE]|3[0-9]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aAeE])")

@@ -22,9 +22,7 @@ def under_names_of_now(found: Mapping[str, Thing], stacks: Iterable[Stack]) -> d
     return {names.get(name, name): thing for name, thing in found.items()}
 
 
-def by_their_home(
-    found: Mapping[str, Thing], home: Callable[[Thing], Home], stacks: Iterable[Stack]
-) -> dict[str, Thing]:
+def by_home(found: Mapping[str, Thing], home: Callable[[Thing], Home], stacks: Iterable[Stack]) -> dict[str, Thing]:
     """Return things by the stack that now has their home, if no stack has their own name."""
     described = {stack.name: (stack.namespace, stack.data_plane.context_name) for stack in stacks}
     new = {there: name for name, there in described.items() if name not in found}

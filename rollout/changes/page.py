@@ -87,7 +87,7 @@ def _sign(changes: Sequence[StackChange], refused: int) -> str:
     if failure_summary(changes):
         return "⛔"
     if refused or any(
-        change.dangerous or change.grave or change.is_weaker or change.permissions.lost or change.stays
+        change.dangerous or change.grave or change.weaker or change.permissions.lost or change.stays
         for change in changes
     ):
         return "⚠️"

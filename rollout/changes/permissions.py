@@ -90,6 +90,9 @@ class Grant:
     models: str
     wider: bool  # Whether one of these models was served before.
 
+    def __str__(self) -> str:
+        return f"newly lets {self.who} {self.action}: {self.models}"
+
 
 class PermissionChange(NamedTuple):
     """The effect of a change on permissions, as sentences without a subject."""

@@ -32,7 +32,7 @@ def sections(changes: Sequence[StackChange]) -> dict[str, Lines]:
         return alike((one.name, line) for one in changes for line in lines(one))
 
     found = {
-        "Weaker than before": of_each(_weaker),
+        "Weaker than before": of_each(lambda one: (Line(words, grave=True) for words in one.weaker)),
         "Lost by callers and teams": of_each(lambda one: (Line(words, grave=True) for words in one.permissions.lost)),
         "Deleted, replaced, no longer served": {
             line: stacks for lines in map(of_each, _DANGERS) for line, stacks in lines.items()
@@ -42,7 +42,7 @@ def sections(changes: Sequence[StackChange]) -> dict[str, Lines]:
             lambda one: (Line(str(each), f"{each.kind} {each.name}", grave=each.replaced) for each in one.restarts)
         ),
         "Other effects": of_each(lambda one: _notices(one, grave=False)),
-        "Stricter, or newly offered": of_each(lambda one: map(Line, one.permissions.stricter)),
+        "Stricter, or newly offered": of_each(_offered),
         "GPU devices (autoscalers at maximum)": of_each(_devices),
         "GPU cost per month": of_each(
             lambda one: (
@@ -55,9 +55,9 @@ def sections(changes: Sequence[StackChange]) -> dict[str, Lines]:
     return {title: lines for title, lines in found.items() if lines}
 
 
-def _weaker(one: StackChange) -> Iterator[Line]:
-    grants = (f"newly lets {each.who} {each.action}: {each.models}" for each in one.permissions.grants)
-    yield from (Line(words, grave=True) for words in (*one.permissions.weaker, *grants))
+def _offered(one: StackChange) -> Iterator[Line]:
+    of_new_models = (str(grant) for grant in one.permissions.grants if not grant.wider)
+    yield from map(Line, (*one.permissions.stricter, *of_new_models))
 
 
 def _devices(one: StackChange) -> Iterator[Line]:

@@ -53,9 +53,9 @@ class StackChange:
         return [change for verb in ("deleted", "replaced") for change in self.objects if change.verb == verb]
 
     @property
-    def is_weaker(self) -> bool:
-        """Whether the change allows something new, or drops a requirement."""
-        return bool(self.permissions.weaker) or any(grant.wider for grant in self.permissions.grants)
+    def weaker(self) -> list[str]:
+        """Return what the change allows for the first time, and the requirements that it drops, as sentences."""
+        return [*self.permissions.weaker, *(str(grant) for grant in self.permissions.grants if grant.wider)]
 
     @property
     def grave(self) -> list[Notice]:
@@ -175,9 +175,8 @@ def verdict(changes: Sequence[StackChange], refused: int = 0) -> str:
     objects = [item for change in changes for item in change.objects]
     datasets = {item.name for item in objects if item.verb == "replaced" and item.kind in DATASETS}
     unserved = {notice.name for change in changes for notice in change.grave if notice.kind == MODEL}
-    permissions = [change.permissions for change in changes]
-    ways = {way for one in permissions for way in (*one.weaker, *(each for each in one.grants if each.wider))}
-    lost = {way for one in permissions for way in one.lost}
+    weaker = {way for change in changes for way in change.weaker}
+    lost = {way for change in changes for way in change.permissions.lost}
     was, will = (sum((change.costs[at] for change in changes if change.costs), Cost()) for at in (0, 1))
     money = (
         f"a month {was} → {will} ({difference(was, will)})" if was.month is not None and will.month is not None else ""
@@ -187,7 +186,7 @@ def verdict(changes: Sequence[StackChange], refused: int = 0) -> str:
     parts = [
         failure_summary(changes),
         f"the cluster REFUSES {counted(range(refused), 'object')}" if refused else "",
-        f"{counted(ways, 'thing')} WEAKER" if ways else "",
+        f"{counted(weaker, 'thing')} WEAKER" if weaker else "",
         f"{counted(lost, 'thing')} LOST" if lost else "",
         f"{counted(datasets, 'dataset')} REPLACED" if datasets else "",
         f"{counted(unserved, 'model')} NO LONGER SERVED" if unserved else "",

@@ -75,6 +75,11 @@ UNOWNED: Final = Owner("")
 _IN_USE: Final = (
     "pods", "deployments", "statefulsets", "daemonsets", "jobs", "cronjobs", "services", "persistentvolumeclaims",
 )  # fmt: skip
+_MAKES_PODS: Final = (
+    "AutoscalingRunnerSet", "CronWorkflow", "EphemeralRunnerSet", "Rollout", "RunnerDeployment", "RunnerSet",
+    "ScaledJob",
+)  # fmt: skip
+"""Custom resources, such as KEDA's and of CI runners, that make pods later, so that their namespace has none now."""
 
 
 def owner_of(kube: Kubectl, stack: StackId) -> Owner | None:
@@ -134,7 +139,8 @@ def _is_empty(kube: Kubectl, stack: StackId) -> bool:
     if mapping(namespace, "metadata", "labels").get(PART_OF) == "tidegate":
         return False  # another environment's: its volumes stay after `down`
     try:
-        return not kube.find(_IN_USE, "-n", stack.namespace)
+        custom = [resource for (_, kind), resource in kube.kinds().items() if kind in _MAKES_PODS]
+        return not kube.find([*_IN_USE, *custom], "-n", stack.namespace)
     except CommandError:  # no permission to list all of them
         return False
 

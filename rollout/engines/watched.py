@@ -13,7 +13,7 @@ from stacks.command import CommandError
 
 from .. import processes
 from ..changes.workloads import workloads
-from ..health import lacking, target_of, warnings
+from ..health import Absent, lacking, target_of, warnings
 from ..kubectl import Kubectl, KubernetesObject
 from ..terminal import note
 from .lease import RolloutLease
@@ -111,7 +111,7 @@ class _ReadinessWatch:
         if lines is None:
             return False  # a failed check is no reason to give up
         for line in lines[:_MOST_LINES]:
-            if line not in self._shown and not line.endswith("does not exist"):
+            if line not in self._shown and not isinstance(line, Absent):
                 note(f"waiting: {line}")
         self._shown = lines
         return not lines

@@ -76,9 +76,7 @@ def verified_claims(
             token, key, [key.algorithm_name], options, issuer=issuer, audience=audiences
         )
     except jwt.InvalidAudienceError:
-        raise TokenError(
-            f"The token is for another audience. Get one for the audience {' or '.join(audiences)}."
-        ) from None
+        raise TokenError(f"The token is for another audience. Get one for {' or '.join(audiences)}.") from None
     except jwt.MissingRequiredClaimError as error:
         raise TokenError(f"The token has no `{error.claim}`.") from None
     except jwt.InvalidSignatureError:

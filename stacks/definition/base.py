@@ -1,9 +1,10 @@
 """The strict base model of the definition, and the field types that several parts share."""
 
+import difflib
 import functools
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar, cast
@@ -20,6 +21,8 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema, core_schema
 from tidegate_contracts import proxy_process
+
+from policies.guardrails.checking import printable
 
 
 class Section(BaseModel):
@@ -282,14 +285,29 @@ MOST_NUMBER = 2**53
 LEAST_BYTES = 2**20
 
 
+def nearest(word: Any, choices: Iterable[str], cutoff: float = 0.6) -> str:
+    """Return the choice most similar to `word`, or an empty string. idle_seconds and idleSeconds are equal here."""
+    if not isinstance(word, str) or len(word) > 200:
+        return ""
+    ignored = re.compile(r"[_\-\s]")
+    plain = {ignored.sub("", each).lower(): each for each in reversed([*choices])}  # of two equal choices, the first
+    near = difflib.get_close_matches(ignored.sub("", word).lower(), plain, n=1, cutoff=cutoff)
+    return plain[near[0]] if near else ""
+
+
+def did_you_mean(near: str) -> str:
+    """Return a question with a choice, followed by a space, or an empty string without one."""
+    return f'Did you mean "{printable(near)}"? ' if near else ""
+
+
 @functools.lru_cache(maxsize=4096)
 def quantity_value(quantity: str) -> Decimal:
     """Return a Kubernetes quantity in cores or bytes: `500m` is 0.5, `1Ki` is 1024. Raises ValueError."""
     match = _QUANTITY.fullmatch(quantity)
     if match is None:
         near = _QUANTITY.fullmatch(re.sub(r"\s|B(ytes?)?$", "", quantity))
-        guess = f": did you mean {near[0]}?" if near else ""
-        raise ValueError(f"{quantity!r} is not a Kubernetes quantity, such as 500m, 2 or 16Gi{guess}")
+        guess = did_you_mean(near[0] if near else "")
+        raise ValueError(f"{quantity!r} is not a Kubernetes quantity, such as 500m, 2 or 16Gi\n{guess}".rstrip())
     return Decimal(match[1]) * FACTORS[match[2]]
 
 

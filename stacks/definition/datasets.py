@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
@@ -19,6 +18,7 @@ from .base import (
     Text,
     Without,
     form,
+    nearest,
 )
 
 AbsolutePath = Annotated[
@@ -68,7 +68,7 @@ class EfsDataset(VolumeBase):
     file_system_id: Annotated[str, form(r"^fs-[0-9a-f]+$", "fs-0123456789abcdef0")]
     """Id of the file system."""
     access_point_id: Annotated[str, form(r"^fsap-[0-9a-f]+$", "fsap-0123456789abcdef0")] | None = None
-    """Access point, which sets root directory and user. By default there is none."""
+    """Access point, which sets root directory and user. By default none. Set another root in each environment."""
     access_mode: Literal["ReadWriteMany"] = "ReadWriteMany"
     """Access mode, the only one of the driver."""
 
@@ -245,7 +245,7 @@ def _repository_tag(value: Any) -> str:
     """Return the kind of a repository: object storage if it has such a key (perhaps with a typo), or else a dataset."""
     if isinstance(value, Mapping):
         keys = [str(key) for key in value]
-        is_bucket = "dataset" not in keys and bool("writers" in keys or get_close_matches("url", keys))
+        is_bucket = "dataset" not in keys and ("writers" in keys or nearest("url", keys) != "")
     else:
         is_bucket = isinstance(value, ObjectStoreRepository)
     return "object-store" if is_bucket else "dataset"

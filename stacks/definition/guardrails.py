@@ -1,14 +1,13 @@
 """Guardrails: their severities, exceptions, and limits on GPUs and cost."""
 
 from datetime import date
-from difflib import get_close_matches
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
 from policies.guardrails import BY_NAME
 
-from .base import Named, Section, Text, form
+from .base import Named, Section, Text, did_you_mean, form, nearest
 
 _REMOVED = (
     "autoscalers-own-the-number-of-replicas",
@@ -28,9 +27,8 @@ def _known(name: str) -> str:
         if name in _REMOVED:
             now = "Tidegate enforces it without severities and waivers (CHANGELOG.md)"
             raise ValueError(f'the guardrail "{name}" no longer exists, because {now}: remove it')
-        near = get_close_matches(name, BY_NAME, n=1)
-        guess = f': did you mean "{near[0]}"?' if near else ": docs/guardrails.md lists all"
-        raise ValueError(f'there is no guardrail "{name}"{guess}')
+        guess = did_you_mean(nearest(name, BY_NAME)).strip()
+        raise ValueError(f'there is no guardrail "{name}"\n{guess or "docs/guardrails.md lists all."}')
     return name
 
 

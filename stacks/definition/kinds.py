@@ -18,16 +18,14 @@ class TritonByDefault:
     """Annotation of a server's type: kind is triton by default, in validation and in the schema for editors."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(_with_kind, handler(source))
+        return core_schema.no_info_before_validator_function(
+            lambda server: {"kind": "triton", **server} if isinstance(server, Mapping) else server, handler(source)
+        )
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         found = handler(schema)
         found["discriminator"]["default"] = "triton"
         return found
-
-
-def _with_kind(server: Any) -> Any:
-    return {"kind": "triton", **server} if isinstance(server, Mapping) else server
 
 
 AnyServer = Annotated[TritonServer | OpenaiServer, Field(discriminator="kind"), TritonByDefault()]

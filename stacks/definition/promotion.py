@@ -6,9 +6,7 @@ from pydantic import Field
 
 from .base import Condition, Conditional, DnsLabel, Text, Without
 
-ExactName = Annotated[
-    Text, Without(r"[*?]", "is a glob, but promotion accepts only exact names: set each name, or a group")
-]
+ExactName = Annotated[Text, Without(r"[*?]", "is a glob, but promotion needs exact names: set each name, or a group")]
 
 
 _WHERE = "soakHours counts hours of service in another environment: set from"

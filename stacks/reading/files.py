@@ -5,7 +5,8 @@ import re
 from contextlib import suppress
 from typing import Final, NoReturn
 
-from ..problems import DefinitionError, Position, Problem, escaped, nearest
+from ..definition.base import did_you_mean, nearest
+from ..problems import DefinitionError, Position, Problem
 
 MAX_BYTES: Final = 10 * 1024 * 1024
 LINE_BREAK: Final = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
@@ -55,10 +56,8 @@ def _read_bytes(file: str) -> bytes:
         with suppress(OSError):  # The directory does not exist, or is not readable.
             there = sorted({*os.listdir(directory or ".")} - {name})
         near = nearest(name, there)
-        do = "Change to the directory of your platform, or run `tidegate init`."
-        if near:
-            do = f"Did you mean {escaped(os.path.join(directory, near))}?"
-        refuse(file, "there is no such file", do=do)
+        init = "Change to the directory of your platform, or run `tidegate init`."
+        refuse(file, "there is no such file", do=did_you_mean(near and os.path.join(directory, near)).strip() or init)
     except IsADirectoryError:
         refuse(file, "this is a directory, not a file")
     except OSError as error:

@@ -198,9 +198,7 @@ class Reader:
             return None
         if not isinstance(key, str):
             key = node.text or ""
-            what = (
-                f"the key {escaped(key[:60])} is {kind_of(node.value)}" if key else "a key is missing before the colon"
-            )
+            what = f"the key {escaped(key[:60])} is {kind_of(node.value)}" if key else "no key is before the colon"
             self._report(
                 at, what, "Keys are text.", f"Quote it: {shown(key)}." if key else "Add a key, or remove the colon."
             )

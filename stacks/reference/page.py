@@ -95,7 +95,8 @@ def type_name(schema: dict[str, Any]) -> str:
         return f"map of {_plural(type_name(patterns[0] if patterns else schema['additionalProperties']))}"
     if schema["type"] == "string":
         if "formatName" in schema:
-            return _format_link(schema["formatName"])
+            name = schema["formatName"]
+            return "string" if name == "text" else f"[{name}](#formats)"
         hint, examples = schema.get("hint", ""), schema.get("examples", [])
         such_as = [hint] if hint and " " not in hint else examples
         return (
@@ -106,10 +107,6 @@ def type_name(schema: dict[str, Any]) -> str:
             else "string"
         )
     return f"{schema['type']} {schema['minimum']}–{schema['maximum']}" if "minimum" in schema else str(schema["type"])
-
-
-def _format_link(name: str) -> str:
-    return "string" if name == "text" else f"[{name}](#formats)"
 
 
 def _plural(item: str) -> str:

@@ -93,23 +93,23 @@ def _namespace(stack: Stack) -> NamespaceArgs:
 
 def guardrail_settings(stack: Stack) -> guardrails.Settings:
     """Return the settings of an environment's guardrails, which are an annotation of the Namespace."""
-    settings = stack.platform.guardrails
+    limits = stack.platform.guardrails
     kind: Kind = "production" if stack.environment.production else "local" if stack.environment.local else "shared"
     waivers = tuple(
         guardrails.Waiver(**{**dict(waiver), "until": date.fromisoformat(waiver.until)})
-        for waiver in sorted(settings.waivers, key=lambda waiver: waiver.name)
+        for waiver in sorted(limits.waivers, key=lambda waiver: waiver.name)
     )
-    return guardrails.Settings(**{**dict(settings), "kind": kind, "waivers": waivers})
+    return guardrails.Settings(**{**dict(limits), "kind": kind, "waivers": waivers})
 
 
 def _proxy(stack: Stack, lock: ImagesLock) -> ProxyArgs:
-    settings = stack.platform.proxy
+    proxy = stack.platform.proxy
     return copy_as(
         ProxyArgs,
-        settings,
+        proxy,
         image=image_reference(stack, lock, PROXY_IMAGE),
-        replicas=settings.replicas or REPLICAS,
-        tls=_tls(settings.tls) if settings.tls else None,
+        replicas=proxy.replicas or REPLICAS,
+        tls=_tls(proxy.tls) if proxy.tls else None,
     )
 
 

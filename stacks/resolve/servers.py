@@ -6,7 +6,6 @@ from components.args import GRACE_SECONDS, OpenaiServerArgs, PoolArgs, PulumiTim
 
 from ..definition.base import Renamable, copy_as
 from ..definition.kinds import AnyServer
-from ..definition.models import Model
 from ..definition.placement import CpuPlacement
 from ..definition.pools import Loading, OnDemand, Pool
 from ..definition.servers import Server
@@ -56,18 +55,16 @@ def _pool(stack: Stack, server: Server, pool: Pool, exit_seconds: int) -> PoolAr
         **names(pool),
         loading=_loading(stack, server, pool),
         replicas=1 if pool.replicas is None else pool.replicas,
-        models=tuple(_served(model, server, pool) for model in stack.models_of(server, pool)),
+        models=tuple(  # each with only the versions that the pool serves
+            model.model_copy(update={"versions": model.pools(server.pools[0].name)[pool.name]})
+            for model in stack.models_of(server, pool)
+        ),
         pulumi_timeouts=PulumiTimeouts(
             ready=pool.startup_seconds + READY_MARGIN_SECONDS,
             # An update replaces one pod after another.
             updated=most_replicas(pool) * longest + READY_MARGIN_SECONDS,
         ),
     )
-
-
-def _served(model: Model, server: Server, pool: Pool) -> Model:
-    """Return a model with only the versions that the pool serves."""
-    return model.model_copy(update={"versions": model.pools(server.pools[0].name)[pool.name]})
 
 
 def _loading(stack: Stack, server: Server, pool: Pool) -> Loading:

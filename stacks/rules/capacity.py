@@ -1,7 +1,7 @@
 """Rules of capacity: the GPU slices exist, and models fit into them."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from pydantic.alias_generators import to_camel
@@ -193,6 +193,8 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
         each: Counter[tuple[Device, str | None]] = Counter()
         takers: dict[tuple[Device, str | None], list[str]] = {}
         pools = [(stack, *at) for stack in stacks.get(plane.name, ()) for at in stack.pools()]
+        # Several devices of one replica would have to be on one node.
+        is_alone = all(devices.devices_per_replica(pool.placement) <= 1 for *_, pool in pools)
         for stack, path, server, pool in pools:
             device, product = devices.device(pool.placement), getattr(pool.placement, "product", None)
             profile, profiles = _profile_of_product(pool)
@@ -219,18 +221,13 @@ def slices_asked_for_are_there(definition: Definition) -> Iterator[Problem]:
             do = "Set fewer replicas (an autoscaler's max counts), or add GPUs under gpus."
             if other := _handed_out_otherwise(there, next(iter(short))):
                 do = other
-            elif (found := mig_layouts.layout(plane.gpus, each)) and _on_one_device(pools):
+            elif is_alone and (found := mig_layouts.layout(plane.gpus, each)):
                 group, layouts = found
                 nodes = f"{len(layouts)} of {counted(range(group.nodes), 'node')} with {group.product}"
                 do += f"\nOr cut {nodes} as follows, and set mig.slices there:"
                 nodes_by_cut = Counter(words(cut) or "whole" for cut in layouts)
                 do += "".join(f"\n{count} of them: {cut}" for cut, count in nodes_by_cut.items())
             yield definition.document.problem(("dataPlanes", index, "gpus"), what, "\n".join(why), do)
-
-
-def _on_one_device(pools: Iterable[tuple[Stack, PathInTree, Server, Pool]]) -> bool:
-    """Return whether each replica takes one device at most. Several would have to be on one node."""
-    return all(devices.devices_per_replica(pool.placement) <= 1 for *_, pool in pools)
 
 
 def _handed_out_otherwise(there: Counter[tuple[Device, str]], short: Device) -> str:
@@ -409,9 +406,7 @@ def what_scales_by_queue_is_read_by_prometheus(stack: Stack) -> Iterator[Problem
             what = f"{what}, but monitoring.operator is not true, so Tidegate does not configure scraping"
             why = "Unless your Prometheus scrapes servers and proxies anyway, the pool does not scale under load."
             if not scaling.min:
-                why = (
-                    "Unless your Prometheus scrapes servers and proxies anyway, no request starts the pool from min 0."
-                )
+                why = "Unless your Prometheus scrapes servers and proxies, no request starts the pool from min 0."
             do = "Set monitoring: {operator: true}, or configure scraping yourself (docs/scaling.md)."
             yield stack.source.problem((*path, "autoscaling"), what, why, do)
         elif scaling and needs_metrics and (seconds := stack.platform.monitoring.interval_seconds) > _MOST_INTERVAL:

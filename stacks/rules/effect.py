@@ -27,9 +27,7 @@ def production_is_production_by_name(header: Header, document: Document) -> Iter
         is_named = any(_PRODUCTION.search(name) and not _NOT_PRODUCTION.search(name) for name in names)
         if is_named and not environment.production and not environment.local:
             what = f'environment "{environment.name}" is named like production, but production is not true'
-            why = (
-                "The guardrails of production are not mandatory there, and it may share writable datasets with others."
-            )
+            why = "Production's guardrails are not mandatory there, and it may share writable datasets with others."
             yield document.problem(("environments", index), what, why, "Set production: true, or rename it.")
 
 

@@ -42,9 +42,8 @@ def an_ingress_lifts_its_controllers_limits(stack: Stack) -> Iterator[Problem]:
     if not lacking:
         return
     keys = {key: value for key, (value, _) in lacking.items()}
-    what = (
-        f"the Ingress controller ({exposure.class_name or prefix}) does not do what the proxy needs: set {listed(keys)}"
-    )
+    controller = f"the Ingress controller ({exposure.class_name or prefix})"
+    what = f"{controller} does not do what the proxy needs: set {listed(keys)}"
     why = "\n".join(reason for _, reason in lacking.values())
     of_service = {key: value for key, value in keys.items() if key in (_BACKEND_CONFIG, _APP_PROTOCOLS)}
     of_ingress = {key: value for key, value in keys.items() if "/" in key and key not in of_service}

@@ -176,7 +176,7 @@ def overlays_keep_the_common_issuers(definition: Definition) -> Iterator[Problem
         issuers = stack.platform.proxy.auth.issuers
         gone = [each for each in common_ones if each not in issuers]
         # An issuer of the same provider, such as another realm, replaces the common one on purpose.
-        unlike = [each for each in gone if not any(_alike(each, other) for other in issuers)]
+        unlike = [each for each in gone if not difflib.get_close_matches(each, issuers, 1, 0.8)]
         problem_at = stack.source.position(("proxy", "auth", "oidc"))
         if unlike and issuers and problem_at not in shown:
             shown.add(problem_at)
@@ -184,7 +184,3 @@ def overlays_keep_the_common_issuers(definition: Definition) -> Iterator[Problem
             why = "An overlay replaces a list without names, so its issuers replace those of the common part."
             do = "Add all issuers to the overlay. To refuse callers of the common issuer, move it to other overlays."
             yield stack.source.problem(("proxy", "auth", "oidc"), what, why, do)
-
-
-def _alike(one: str, other: str) -> bool:
-    return difflib.SequenceMatcher(None, one, other).ratio() > 0.8

@@ -14,7 +14,12 @@ from ..definition.servers import Server
 from ..load import PathInTree
 from ..problems import Problem, count_of, listed
 from ..stack import Stack
-from .references import models_name_servers_and_pools_that_exist, servers_that_reach_something_exist, suggestion
+from .references import (
+    API_SERVER_ENDPOINTS,
+    models_name_servers_and_pools_that_exist,
+    servers_that_reach_something_exist,
+    suggestion,
+)
 from .rule import stack_rule
 
 _PLACEHOLDER = re.compile(r"\$\(([A-Z_][A-Z0-9_]*)\)")
@@ -48,9 +53,7 @@ def engines_serve_one_model_a_pool(stack: Stack) -> Iterator[Problem]:
             do = "Add a pool for each model."
             if not names:
                 gone = f"pools: [{{name: {pool.name}, remove: true}}]" if server.pools[1:] else "remove: true"
-                do = (
-                    f"Set server: {server.name} and pool: {pool.name} in a model. If an environment has no such model, "
-                )
+                do = f"Set server: {server.name} and pool: {pool.name} in a model. If an environment has none, "
                 do += f"add to its servers: {{name: {server.name}, {gone}}}."
             yield stack.source.problem(path, what, do=do)
 
@@ -231,14 +234,9 @@ def shared_frontends_reach_the_api_server(stack: Stack) -> Iterator[Problem]:
     for index, server in () if is_lost else _servers(stack):
         if server.frontends and not _reaches_addresses(stack, server):
             what = f"the frontends of {server.name} find workers through the Kubernetes API, but cannot reach it"
-            why = (
-                "Network policies apply to the endpoints of the Service `kubernetes`, not to its address and port 443."
-            )
+            why = "Network policies apply to endpoints of the Service `kubernetes`, not to its address and port 443."
             rule = f"{{name: kubernetes, server: {server.name}, cidr: ADDRESS/32, ports: [6443]}}"
-            do = (
-                f"Add {rule} to network.reach, with the addresses and ports that `kubectl get endpointslices kubernetes"
-            )
-            do += " -n default` shows."
+            do = f"Add {rule} to network.reach, {API_SERVER_ENDPOINTS}"
             yield stack.source.problem(("servers", index, "openai", "frontends"), what, why, do)
 
 

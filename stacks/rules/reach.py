@@ -13,9 +13,9 @@ from ..definition.proxy import PROXY
 from ..definition.servers import AwsIdentity, Server
 from ..load import PathInTree
 from ..problems import Problem, Severity
-from ..stack import Stack
-from .references import servers_that_reach_something_exist
-from .rule import stack_rule
+from ..stack import Definition, Stack
+from .references import API_SERVER_ENDPOINTS, servers_that_reach_something_exist
+from .rule import definition_rule, stack_rule
 
 _SERVICE = re.compile(r"[^.]+\.(?P<namespace>[^.]+)(\.svc(\.cluster\.local)?)?")
 _POD_IDENTITY = "169.254.170.23/32", "fd00:ec2::23/128"
@@ -37,18 +37,34 @@ def web_proxies_leave_the_cluster_alone(stack: Stack) -> Iterator[Problem]:
 @stack_rule("Eviction policies can read the cluster's keys in production", "advisory")
 def eviction_policies_can_read_the_clusters_keys(stack: Stack) -> Iterator[Problem]:
     """Without the keys, a policy cannot verify lease holders, so only network policies protect it."""
-    on_demand = any(isinstance(pool.loading, OnDemand) for _, _, pool in stack.pools())
-    if stack.environment.production and on_demand and stack.platform.network.api_server is None:
+    if stack.environment.production and _loads_on_demand(stack) and stack.platform.network.api_server is None:
         what = "network.apiServer is missing, so eviction policies may not get the keys that verify proxies"
         why = (
             "If the cluster enforces network policies, eviction policies cannot reach the API server. Without its keys "
             "a policy serves every process that reaches its lease port, such as a model's code in the same pod."
         )
-        do = (
-            "Add apiServer: {addresses: [ADDRESS/32]} under network, with the addresses and ports that "
-            "`kubectl get endpointslices kubernetes -n default` shows."
-        )
+        do = f"Add apiServer: {{addresses: [ADDRESS/32]}} under network, {API_SERVER_ENDPOINTS}"
         yield stack.source.problem(("network",), what, why, do)
+
+
+def _loads_on_demand(stack: Stack) -> bool:
+    return any(isinstance(pool.loading, OnDemand) for _, _, pool in stack.pools())
+
+
+@definition_rule("No two data planes have the same API server", "advisory")
+def no_two_data_planes_have_one_api_server(definition: Definition) -> Iterator[Problem]:
+    """With the address of another cluster, eviction policies cannot verify proxies, and on-demand models answer 503."""
+    seen: dict[str, str] = {}
+    for stack in filter(_loads_on_demand, definition.stacks):
+        server, plane = stack.platform.network.api_server, stack.data_plane
+        for cidr in server.addresses if server else ():
+            other = seen.setdefault(cidr, plane.name)
+            if other != plane.name and ipaddress.ip_network(cidr).num_addresses == 1:  # two can be in one range
+                what = f'data planes "{other}" and "{plane.name}" have one API server, {cidr}'
+                why = "Eviction policies of one of them cannot verify the proxies, so on-demand models answer 503."
+                shows = f"`kubectl --context {plane.context_name} get endpointslices kubernetes -n default` shows"
+                do = f"Set network.apiServer in each data plane: {shows} the addresses of {plane.name}."
+                yield stack.source.problem(("network", "apiServer"), what, why, do)
 
 
 def _web_proxy(stack: Stack, scheme: str, host: str) -> str:

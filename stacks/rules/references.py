@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
 from ..definition import Header
+from ..definition.base import did_you_mean, nearest
 from ..definition.datasets import ClaimDataset, DatasetRepository
 from ..definition.images import POLICY_IMAGE, PROXY_IMAGE
 from ..definition.policies import SHIPPED
@@ -15,6 +16,7 @@ from ..stack import Definition, Stack
 from .rule import definition_rule, header_rule, stack_rule
 
 _MOST_NAMES = 8
+API_SERVER_ENDPOINTS = "with the addresses and ports that `kubectl get endpointslices kubernetes -n default` shows."
 _CLOUD_OF_SCHEME = {"s3": "aws", "gs": "gcp", "as": "azure"}
 # The variable that Triton reads if it has no identity. Google's credentials are a file.
 _KEY_OF_CLOUD = {"aws": "AWS_SECRET_ACCESS_KEY", "azure": "AZURE_STORAGE_KEY"}
@@ -23,8 +25,7 @@ _KEY_OF_CLOUD = {"aws": "AWS_SECRET_ACCESS_KEY", "azure": "AZURE_STORAGE_KEY"}
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Return a remedy for an unknown name: the nearest known name, and all names, or the few that are most alike."""
     names = sorted(known)
-    near = get_close_matches(name.strip("*?"), names, n=1)
-    guess = f'Did you mean "{near[0]}"? ' if near else ""
+    guess = did_you_mean(nearest(name.strip("*?"), names))
     if len(names) > _MOST_NAMES:
         alike = get_close_matches(name, names, n=_MOST_NAMES, cutoff=0)
         return f"{guess}There are {len(names)}, such as {', '.join(sorted(alike))}."
@@ -139,9 +140,8 @@ def models_name_servers_and_pools_that_exist(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(("models", index), what, do=do)
         for number, share in enumerate(model.versions if pools else ()):
             if share.pool is not None:
-                what = (
-                    f'version {share.version} of model "{model.name}" is on an unknown pool of server "{model.server}"'
-                )
+                version = f'version {share.version} of model "{model.name}"'
+                what = f'{version} is on an unknown pool of server "{model.server}"'
                 yield from unknown(stack.source, ("models", index, "versions", number, "pool"), what, share.pool, pools)
 
 

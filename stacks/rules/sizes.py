@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from .. import devices
 from ..definition import DataPlane
-from ..definition.base import byte_count, quantity_value
+from ..definition.base import byte_count, did_you_mean, nearest, quantity_value
 from ..definition.openai import OpenaiServer
 from ..definition.placement import CpuPlacement, GpuNodes, Placement
 from ..definition.pools import OnDemand, Pool
@@ -13,7 +13,7 @@ from ..definition.servers import Server
 from ..definition.triton import OLDEST_TRITON, TritonServer
 from ..devices import gb
 from ..load import PathInTree
-from ..problems import Problem, Severity, did_you_mean, nearest
+from ..problems import Problem, Severity
 from ..stack import Definition, Stack
 from .rule import definition_rule, stack_rule
 

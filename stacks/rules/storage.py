@@ -84,9 +84,7 @@ def production_shares_nothing_that_others_may_write(definition: Definition) -> I
             for unsure, files in sorted(sharers, key=lambda each: each[0])[:1]:
                 what = f'the repository of server "{server.name}" {"may share" if unsure else "shares"} {files}'
                 why = "An access point can be anywhere in its file system." if unsure else ""
-                do = (
-                    "Set another dataset, path or bucket for production, and another volumeHandle if the volume is CSI."
-                )
+                do = "Set another dataset, path or bucket for production, and another volumeHandle of a CSI volume."
                 do = "Set accessPointId for both." if unsure else do
                 severity: Severity = "advisory" if unsure else "error"
                 yield stack.source.problem(("servers", index, "repository"), what, why, do, severity=severity)

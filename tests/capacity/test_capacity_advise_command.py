@@ -146,5 +146,5 @@ def test_several_stacks_need_the_option_stack(tmp_path: Path) -> None:
     sentence = refused(str(file), "--prometheus", "http://here")
     assert sentence.startswith("Add the stack that this Prometheus scrapes: --stack, one of ")
     assert all(name in sentence for name in names)
-    near = f"There is no stack {names[0]}x: did you mean {names[0]}? There are: "
+    near = f'There is no stack {names[0]}x. Did you mean "{names[0]}"? There are: '
     assert refused(str(file), "--prometheus", "http://here", "--stack", f"{names[0]}x").startswith(near)

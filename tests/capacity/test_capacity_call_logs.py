@@ -84,6 +84,9 @@ def test_the_command_writes_the_trace_of_logs_without_callers(tmp_path: Path) ->
     assert [each.name for each in read_trace(file).models] == ["fox", "owl"]
     assert CALLER not in file.read_text("utf-8")
     assert "1 call of models that no eviction policy has measured: cat" in ran.stdout
+    assert re.search(r": 12 calls of 2 models \(.*\) in 24 s\n", ran.stdout), ran.stdout
+    ran = CliRunner().invoke(app, ["trace", str(tmp_path), "--logs", f"'{tmp_path}/with'*.log"])
+    assert (ran.exit_code, "is a directory. Set a file" in ran.stderr) == (2, True)
 
 
 def test_loads_are_read_as_the_policy_itself_logs_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -167,6 +170,8 @@ LINEWISE: dict[str, Callable[[str], str]] = {
     "logfmt": lambda text: f"ts=2026-11-03T12:00:00Z level=info msg={json.dumps(text.rstrip())}\n",
     "csv": csv_row,
     "base64": lambda text: base64.b64encode(text.encode()).decode() + "\n",
+    "base64, unpadded": lambda text: base64.b64encode(text.encode()).decode().rstrip("=") + "\n",
+    "base64 of gzip": lambda text: dumped(data=base64.b64encode(gzip.compress(text.encode())).decode()),
     "base64 in json": lambda text: dumped(data=base64.urlsafe_b64encode(text.encode()).decode(), pod="a"),
     "opentelemetry": lambda text: dumped(
         resourceLogs=[{"scopeLogs": [{"logRecords": [{"body": {"stringValue": text}}]}]}]

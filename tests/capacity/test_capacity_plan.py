@@ -44,6 +44,7 @@ def test_a_plan_is_a_table_a_sentence_and_a_block() -> None:
     assert rows["1 × 1g.10gb"].startswith("▶")
     assert rows["1 × 1g.10gb"].split()[-2:] == ["104", "730"]
     assert "find their model in memory: $730 a month." in done.stdout
+    assert "Today, the pools of these models take 1 × MIG 2g.20gb (mixed), $1,460 a month." in done.stdout
     assert "profile: 1g.10gb, product: NVIDIA-A100-SXM4-80GB}\n      replicas: 1" in done.stdout
 
 
@@ -184,9 +185,7 @@ def test_a_plan_names_the_timeout_to_raise_if_a_load_takes_longer(folder: Path) 
         (["none.csv"], ["none.csv", "cannot be read", "Run `tidegate trace` to record one"]),
     ],
 )
-def test_a_mistake_is_one_message_and_nothing_is_simulated(
-    folder: Path, arguments: list[str], words: list[str]
-) -> None:
+def test_a_mistake_is_one_message_and_nothing_simulated(folder: Path, arguments: list[str], words: list[str]) -> None:
     (folder / "bad.csv").write_text("m,one,1000,2000,50\n0,ghost\n", "utf-8")
     (folder / "empty.csv").touch()
     (folder / "uncalled.csv").write_text("m,one,1000,2000,50\n", "utf-8")

@@ -169,9 +169,7 @@ def test_every_call_that_was_scraped_is_found_between_its_scrapes(
     assert notes[2].endswith("refused as busy. A retry counts as a second call")
 
 
-def test_a_server_with_a_low_limit_gets_smaller_queries(
-    remembered: tuple[Past, Path, float], server: Prometheus
-) -> None:
+def test_a_server_with_a_low_limit_gets_small_queries(remembered: tuple[Past, Path, float], server: Prometheus) -> None:
     _, folder, end = remembered
     whole = record(Asked(server.url, MATCH), HOURS, end)
     with prometheus(folder, options=["--query.max-samples=1500"]) as narrow:

@@ -47,7 +47,7 @@ def test_the_values_of_a_stack_are_resolved_and_have_a_heading() -> None:
     [
         (("values", REFERENCE), "Add a stack, such as --stack dev-lab. There are: dev-lab, prod-east, prod-west.\n"),
         (("values", REFERENCE, "--stack", ""), "Add a stack, such as --stack dev-lab."),
-        (("values", REFERENCE, "--stack", "prod-eats"), "did you mean prod-east? There are: dev-lab, prod-east, "),
+        (("values", REFERENCE, "--stack", "prod-eats"), 'Did you mean "prod-east"? There are: dev-lab, prod-east, '),
     ],
 )
 def test_a_missing_option_is_reported_in_a_line(arguments: tuple[str | Path, ...], message: str) -> None:

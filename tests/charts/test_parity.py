@@ -155,9 +155,7 @@ def test_empty_lists_and_missing_parts_are_left_out_alike(
 
 
 @pytest.mark.parametrize("number", [2**53 + 1, 0.5])
-def test_numbers_that_readers_of_json_would_not_read_alike_are_refused(
-    everything: EnvironmentArgs, number: Any
-) -> None:
+def test_numbers_that_readers_of_json_do_not_read_alike_are_refused(everything: EnvironmentArgs, number: Any) -> None:
     limit = changed(everything.proxy.rate_limit, burst=number)
     with pytest.raises(ValueError, match="use a whole number of at most 2\\^53"):
         declared(changed(everything, proxy=changed(everything.proxy, rate_limit=limit)))

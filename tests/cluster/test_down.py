@@ -32,8 +32,8 @@ def test_down_leaves_volumes_and_nothing_else_and_up_again_finds_them_bound(site
     claims = {("PersistentVolumeClaim", "models"), ("PersistentVolumeClaim", "spare")}
     assert everything_in(site, namespace) == WHAT_A_NAMESPACE_HAS | claims
     assert site.state("uid") == before
-    for line in (f"PersistentVolume {namespace}-models", f"Namespace {namespace}, which holds the claims"):
-        assert f"  {line}\n" in ended.out
+    for line in ("PersistentVolume {}-models", "Namespace {}, which holds the claims and your Secrets"):
+        assert f"  {line.format(namespace)}\n" in ended.out
 
     site.up()
     after = site.objects()

@@ -27,7 +27,7 @@ def test_an_environment_that_left_the_definition_is_seen_and_taken_down_and_its_
     assert f"To remove them: {command}\n" in output
     ended = site.down(stack="dev-lap", ok=False)
     assert ended.code == 2
-    assert "did you mean dev-lab? There are: prod-lab, dev-lab. Only the cluster has: dev-lab." in ended.err
+    assert 'Did you mean "dev-lab"? There are: prod-lab, dev-lab. Only the cluster has: dev-lab.' in ended.err
     assert site.state("uid") == before, "nothing but a preview"
 
     ended = site.down()

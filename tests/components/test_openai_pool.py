@@ -62,9 +62,7 @@ def labels(item: KubernetesObject) -> dict[str, str]:
         ("nim-main", ["nim-serve", "--tensor-parallel-size=1"]),
     ],
 )  # fmt: skip
-def test_an_engine_gets_its_model_and_the_served_name(
-    objects: list[KubernetesObject], pool: str, words: list[str]
-) -> None:
+def test_an_engine_gets_its_model_and_served_name(objects: list[KubernetesObject], pool: str, words: list[str]) -> None:
     engine = container(objects, pool)
     assert [*engine.get("command", []), *engine["args"]] == words
 
@@ -132,9 +130,7 @@ def exported(address: str) -> dict[str, str]:
     return dict(line.rsplit(" ", 1) for line in text.splitlines() if line and line[0] != "#")
 
 
-def test_the_relay_hands_out_metrics_and_nothing_else_of_an_engine(
-    objects: list[KubernetesObject], tmp_path: Path
-) -> None:
+def test_the_relay_hands_out_only_the_metrics_of_an_engine(objects: list[KubernetesObject], tmp_path: Path) -> None:
     relay = container(objects, "code-qwen", "metrics")
     assert relay["args"] == [":8002", "http://127.0.0.1:8000/metrics"]
     engine = ThreadingHTTPServer(("127.0.0.1", 0), _Engine)

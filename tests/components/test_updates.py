@@ -99,9 +99,7 @@ def test_ordinary_edits_of_a_pool_touch_no_immutable_field(tree: dict[str, Any])
     pool["placement"]["profile"] = "2g.20gb"
     after = prod_east(tree)
     assert before.keys() == after.keys()
-    assert len(changed(before, after)) == 5, (
-        "the pool, its budget, its policy's settings, the proxy's table, the devices"
-    )
+    assert len(changed(before, after)) == 5, "pool, budget, policy's settings, proxy's table, devices"
     for (kind, name), item in before.items():
         other = after[kind, name]
         assert kind == "Namespace" or item["metadata"] == other["metadata"]  # It names the devices of the stack.

@@ -40,9 +40,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?…·])[\"')*_]*\s+(?=[\"'(*_`]*[A-Z0-9])|\
 _CODE = re.compile(
     r"\[default: .*?\]|``.+?``|`[^`]+`|https?://\S+|--[\w-]+|\{[^{}]*\}|\b\w+(?:[._/]\w+)+\b|\b\w*[a-z][A-Z]\w*\b"
 )
-_PROGRAM = re.compile(
-    r"\bby \(|; do |&& |\\[bwds]|\(\?|^import |\[\d+m\]", re.MULTILINE
-)  # PromQL, shell, regex, Python
+_PROGRAM = re.compile(r"\bby \(|; do |&& |\\[bwds]|\(\?|^import |\[\d+m\]", re.MULTILINE)  # PromQL, shell, Python
 _PROSE = re.compile(r"[A-Za-z]+(?:'[a-z]+)?,? [a-z]+,? [a-z]+")  # Three words: what has fewer is a key or a name.
 
 

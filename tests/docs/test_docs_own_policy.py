@@ -69,9 +69,7 @@ def with_overlay(tmp_path: Path, overlay: str) -> Path:
     return file
 
 
-def test_the_definition_accepts_the_policy_and_its_pod_gets_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_definition_takes_the_policy_and_its_pod_gets_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = with_overlay(tmp_path, block("yaml"))
     check_definition(file, CommandReport("check", str(file)))
     assert ": ok – 3 stacks" in capsys.readouterr().out

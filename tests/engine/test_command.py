@@ -54,9 +54,7 @@ def test_another_definition_is_remembered_for_a_plain_pulumi_up(checkout: Projec
     assert "proxyAddress" in checkout.pulumi("preview", "--stack", "prod-multi").text
 
 
-def test_up_returns_pulumis_exit_code_and_shows_its_reason(
-    definition: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_up_returns_pulumis_exit_code_and_its_reason(definition: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert operate(pulumi_cli.UP, definition) != 0
     assert "images.lock has no digest" in capsys.readouterr().out
 

@@ -18,8 +18,8 @@ AS_IT_IS = ("dataPlanes:", "dataPlanes:")
 RENAMED = ("  - name: lab\n", "  - name: labs\n    formerly: [lab]\n")
 REFUSALS = [
     (DEV, {**RENDERED, "definition": "stacks/nowhere.yaml"}, AS_IT_IS, "stacks/nowhere.yaml"),
-    (DEV, {**RENDERED, "environment": "dve"}, AS_IT_IS, "no environment dve: did you mean dev?"),
-    (DEV, {**RENDERED, "dataPlane": "lav"}, AS_IT_IS, "no data plane of environment dev called lav: did you mean lab?"),
+    (DEV, {**RENDERED, "environment": "dve"}, AS_IT_IS, 'no environment dve. Did you mean "dev"?'),
+    (DEV, {**RENDERED, "dataPlane": "lav"}, AS_IT_IS, 'data plane of environment dev called lav. Did you mean "lab"?'),
     (DEV, {**RENDERED, "dataPlane": "east"}, AS_IT_IS, "no data plane of environment dev called east. There are: lab."),
     (DEV, {**RENDERED, "environment": "prod", "dataPlane": "west"}, AS_IT_IS, "needs the name prod-west-rendered."),
     (DEV, CONFIGURED, AS_IT_IS, "needs the name dev-lab."),
@@ -47,7 +47,7 @@ def test_a_broken_definition_is_refused_with_every_problem_and_its_place(project
     project.edit("weight: 80", "weight: 90")
     answer = refused(project, command, DEV)
     assert re.search(r"stacks/inference\.yaml:\d+:\d+: servers\[preload\]", answer)
-    assert 'did you mean "pollSeconds"' in answer
+    assert 'Did you mean "pollSeconds"' in answer
     assert "models[fraud-score]" in answer
 
 

@@ -13,6 +13,7 @@ Object = dict[str, Any]
 KINDS = {
     **{("v1", kind): f"{kind.lower()}s" for kind in ("ConfigMap", "Namespace", "PersistentVolumeClaim", "Service")},
     ("apps/v1", "StatefulSet"): "statefulsets",
+    ("keda.sh/v1alpha1", "ScaledJob"): "scaledjobs.keda.sh",
 }
 
 

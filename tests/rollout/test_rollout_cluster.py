@@ -89,7 +89,7 @@ def both_in_lab(edit: Edit) -> None:
 @pytest.mark.parametrize(
     ("where", "says"),
     [
-        ("kind-lob", "has the context kind-lob: did you mean kind-lab? There are: kind-lab, east."),
+        ("kind-lob", 'has the context kind-lob. Did you mean "kind-lab"? There are: kind-lab, east.'),
         ("nope", "has the context nope. There are: kind-lab, east."),
         ("kind-lab --stack prod-east", "stack prod-east does not live in kind-lab, but in east"),
     ],

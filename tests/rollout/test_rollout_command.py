@@ -183,7 +183,7 @@ def test_a_dry_run_of_a_refused_rollout_has_its_exit_code_and_reason(
     ("arguments", "says"),
     [
         (("--resume", "--back"), "Remove --resume or --back"),
-        (("--environment", "prd"), "There is no environment prd: did you mean prod?"),
+        (("--environment", "prd"), 'There is no environment prd. Did you mean "prod"?'),
         (("--environment", ""), "Add an environment: --environment <name>, one of dev, prod."),
         (("--environment", "../prod"), "There is no environment ../prod"),
     ],
@@ -209,9 +209,7 @@ def test_images_without_a_digest_keep_a_rollout_from_beginning(
 # ---- resume ----
 
 
-def test_resume_goes_on_with_the_texts_of_then_even_if_the_files_were_edited(
-    roll: Call, doubles: Doubles, edit: Edit
-) -> None:
+def test_resume_goes_on_with_its_texts_even_if_the_files_were_edited(roll: Call, doubles: Doubles, edit: Edit) -> None:
     doubles.fails.add("west")
     roll()
     doubles.fails.clear()

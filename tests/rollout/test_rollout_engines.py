@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pulumi as pulumi_sdk
@@ -16,6 +17,7 @@ import yaml
 from charts import CHART
 from components import Environment
 from components.evaluate import evaluate
+from rollout import handover
 from rollout.engines import Bundle, helm, ownership, pulumi, pulumi_cli, pulumi_state, watched
 from rollout.engines.helm import is_of
 from rollout.engines.lease import RolloutLease
@@ -87,12 +89,21 @@ def test_an_engine_takes_a_namespace_of_another_owner_only_if_nothing_runs_there
     empty: Any = FakeCluster([namespace, secret])
     assert ownership.owner_for_up(empty, stack, engine) == ownership.UNOWNED
     used: Any = FakeCluster([namespace, made("Pod", "db-0", labels={})])
-    with pytest.raises(CommandError, match="Tidegate did not create it"):
-        ownership.owner_for_up(used, stack, engine)
+    scaled: Any = FakeCluster([namespace, made("ScaledJob", "builds", labels={})])
     others: Any = FakeCluster([made("Namespace", "tidegate-dev", labels=OURS | {"app.kubernetes.io/instance": "x"})])
-    with pytest.raises(CommandError, match="Tidegate did not create it"):
-        ownership.owner_for_up(others, stack, engine)
+    for cluster in (used, scaled, others):
+        with pytest.raises(CommandError, match="Tidegate did not create it"):
+            ownership.owner_for_up(cluster, stack, engine)
     assert ownership.owner_for_up(used, stack, engine, adopt=True) == ownership.UNOWNED
+
+
+@pytest.mark.parametrize(("labels", "is_handed_over"), [({}, False), (OURS, True)])
+def test_helm_gets_no_label_of_a_namespace_that_someone_else_made(labels: Object, is_handed_over: bool) -> None:
+    namespace = made("Namespace", "tidegate-dev", labels=labels, managedFields=by("kubectl"), resourceVersion="1")
+    patches: list[str] = []
+    kube: Any = SimpleNamespace(run=lambda *arguments: patches.append(arguments[-1]))
+    handover.to_helm(kube, [namespace], {"labels": {}})
+    assert ["managedFields" in patch for patch in patches] == [is_handed_over]
 
 
 @pytest.fixture

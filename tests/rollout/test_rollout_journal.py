@@ -94,9 +94,7 @@ def test_a_record_that_cannot_be_understood_is_an_error_that_names_it(made: Made
 # ---- directories and texts ----
 
 
-def test_a_rollout_keeps_the_texts_that_it_rolls_out(
-    made: Made, definition: Path, edit: Callable[[str, str], None]
-) -> None:
+def test_a_rollout_keeps_what_it_rolls_out(made: Made, definition: Path, edit: Callable[[str, str], None]) -> None:
     (definition.parent / "images.lock").write_text("images: []\n", "utf-8")
     before = definition.read_bytes()
     journal = made()

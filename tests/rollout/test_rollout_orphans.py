@@ -147,7 +147,7 @@ def test_an_unknown_name_lists_those_of_the_definition_and_of_the_cluster(defini
     with pytest.raises(CommandError) as caught:
         found(definition, name="old-lob")
     assert str(caught.value) == (
-        f"There is no stack old-lob, neither in {definition} nor in kind-lab: did you mean old-lab?"
+        f'There is no stack old-lob, neither in {definition} nor in kind-lab. Did you mean "old-lab"?'
         " There are: dev-lab, prod-east, old-lab. Only the cluster has: old-lab."
     )
     assert caught.value.code == 2

@@ -1,4 +1,5 @@
 import os
+import re
 import shutil
 import sys
 from contextlib import suppress
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from rollout.live import Live
+from tests.pictures import drawn, kept
 from tests.processes import git
 
 from .conftest import ROOT, Call, Edit, Patch, Tree, change
@@ -159,17 +161,20 @@ def test_code_of_another_revision_gets_no_secret_of_this_environment(
 def test_the_page_for_reviewers_begins_with_changes_and_restarts(repo: Repository) -> None:
     repo.edit('proxy, tag: "1"', 'proxy, tag: "2"')
     repo.edit("path: /prod", "path: /elsewhere")
+    repo.edit("principals: [ci]", "principals: [ci, notebooks]")
     repo.against("main")
     text = repo.text_of_page()
-    assert text.splitlines()[0] == (
-        "**⚠️ 1 dataset REPLACED · 2 stacks: 2 changed · objects: 2 changed, 1 REPLACED · 2 proxies restart**"
-    )
+    counts = "2 stacks: 2 changed · objects: 4 changed, 1 REPLACED"
+    verdict = f"2 things WEAKER · 1 dataset REPLACED · {counts} · 2 proxies restart"
+    assert text.splitlines()[0] == f"**⚠️ {verdict}**"
     for part in (
         "against <code>main</code> (<code>",
         "- **DATASET REPLACED** <code>prod-east</code>",
         "proxy&#58;1 → ",
     ):
         assert part in text
+    picture = drawn("comment", re.sub(r"(?<=<code>)/[^<]*/(?=two)| \(<code>\w+</code>\)", "", text))
+    assert kept("preview", picture) == picture
 
 
 @pytest.mark.thorough
@@ -187,9 +192,7 @@ def test_a_link_out_of_the_repository_is_no_part_of_a_revision(repo: Repository,
     sys.platform == "darwin",
     reason="NOT RUN: FILE SYSTEMS HERE TAKE UTF-8 ALONE, so that no preview was made of a path with other names.",
 )
-def test_a_path_that_is_no_utf_8_is_a_path_like_any_other(
-    call: Call, definition: Path, tmp_path: Path, page: Path
-) -> None:
+def test_a_path_that_is_no_utf_8_is_like_any_other(call: Call, definition: Path, tmp_path: Path, page: Path) -> None:
     folder = tmp_path / os.fsdecode(b"\xff")
     folder.mkdir()
     shutil.copy(definition, folder / "two.yaml")

@@ -136,9 +136,7 @@ def test_the_lock_of_another_run_stays(up: Up, tmp_path: Path, whose: str) -> No
     assert not (tmp_path / "bin" / "pulumi.cancelled").exists()
 
 
-def test_attributes_that_a_killed_run_left_empty_are_removed_and_nothing_else(
-    up: Up, tmp_path: Path, capsys: Capsys
-) -> None:
+def test_empty_attributes_of_a_killed_run_are_removed_and_nothing_else(up: Up, tmp_path: Path, capsys: Capsys) -> None:
     """Pulumi cannot read its state as long as there is such a file."""
     state = tmp_path / "the state"
     stacks = state / ".pulumi" / "stacks"

@@ -42,9 +42,7 @@ def plan(waves: Mapping[str, int], canary: str | None = None) -> list[Step]:
     ],
     ids=["the first of the lowest wave", "another that is named", "one alone"],
 )
-def test_the_canary_goes_alone_then_wave_after_wave(
-    waves: Mapping[str, int], canary: str | None, steps: list[str]
-) -> None:
+def test_the_canary_goes_alone_then_each_wave(waves: Mapping[str, int], canary: str | None, steps: list[str]) -> None:
     assert [f"{step.title}: {' '.join(step.planes)}" for step in plan(waves, canary)] == steps
 
 

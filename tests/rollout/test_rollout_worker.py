@@ -167,9 +167,7 @@ def test_a_stop_interrupts_the_engine(bring: Bring, stand_in: Behave, pids: Path
 
 @pytest.mark.usefixtures("time_is_up")
 @pytest.mark.thorough
-def test_an_engine_that_does_not_listen_is_ended(
-    bring: Bring, stand_in: Behave, pids: Path, monkeypatch: Patch
-) -> None:
+def test_an_engine_that_does_not_react_is_ended(bring: Bring, stand_in: Behave, pids: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(worker, "_GRACE_SECONDS", 1.0)
     stand_in("is deaf")
     with pytest.raises(CommandError, match="it was interrupted"):

@@ -103,9 +103,7 @@ def test_the_canary_comes_first_and_then_wave_after_wave() -> None:
         ({"exposure": {"kind": "cluster-ip"}}, "http://inference-proxy.tidegate-prod.svc:80"),
     ],
 )
-def test_the_address_is_that_of_an_ingress_or_a_gateway_or_else_the_service(
-    proxy: dict[str, Any], address: str
-) -> None:
+def test_the_address_is_that_of_an_ingress_or_gateway_or_else_the_service(proxy: dict[str, Any], address: str) -> None:
     definition = valid(edited_at({f"proxy/{key}": value for key, value in proxy.items()}))
     assert plane(clients.environments(definition), "prod", "east").proxy_url == address
     stack = definition.stacks[1]

@@ -150,9 +150,7 @@ def test_each_value_of_an_overlay_changes_only_its_key(path: str, changed: set[s
         ("localhost:5000/a", {"localhost:5000": "mirror.example.com"}, "mirror.example.com/a"),
     ],
 )  # fmt: skip
-def test_an_image_comes_from_the_mirror_of_its_registry(
-    repository: str, registries: dict[str, str], expected: str
-) -> None:
+def test_an_image_comes_from_its_registrys_mirror(repository: str, registries: dict[str, str], expected: str) -> None:
     assert Image(name="x", repository=repository, tag="1").mirrored(registries) == expected
 
 

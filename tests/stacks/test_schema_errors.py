@@ -26,7 +26,7 @@ def test_an_unknown_key_lists_the_keys_and_without_a_near_one_suggests_none() ->
     text = said({f"{COLD}/zzz": 3})
     assert f'{PLACE}: unknown key "zzz"' in text
     assert "Keys here: name, formerly, loading, placement, replicas," in text
-    assert "did you mean" not in text
+    assert "Did you mean" not in text
 
 
 def test_a_missing_key_is_reported_at_its_parent() -> None:

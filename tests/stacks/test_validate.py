@@ -127,7 +127,7 @@ def test_a_mistyped_key_that_is_to_take_something_away_is_refused(edits: dict[st
     """A mistyped key with null removes nothing, so an inherited egress rule would stay open."""
     (problem,) = assert_places(edits, at)
     assert "unknown key" in problem.what
-    assert "did you mean" in problem.do
+    assert "Did you mean" in problem.do
 
 
 def test_a_rule_that_a_common_part_breaks_in_some_stacks_names_them() -> None:

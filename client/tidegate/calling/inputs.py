@@ -151,9 +151,7 @@ def _exact(found: Array, made: Array, tensor: TensorSpec) -> None:
     large = (found < -surely) | (found > surely)
     for before, after in zip(found[large], made[large], strict=True):
         if not numpy.isfinite(after) or int(after) != int(before):
-            what = (
-                f"input {tensor.name} contains the whole number {before}, which {tensor.data_type} cannot hold exactly"
-            )
+            what = f"input {tensor.name} has the whole number {before}, which {tensor.data_type} cannot hold exactly"
             raise UsageError(what, do=f"pass it as a float if it may be rounded. The input is {tensor}")
 
 

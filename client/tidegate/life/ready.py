@@ -159,16 +159,12 @@ def places_of(context: Context, home: Placement) -> list[Place]:
     return [place for each in found.models if each.pool == home.model.pool for place in each.places]
 
 
-def _in_memory(places: Iterable[Place]) -> list[str]:
-    return [f"{each.replica} ({each.state})" for each in places if each.state not in _GONE]
-
-
 def _serving(context: Context, home: Placement, places: Collection[Place], versions: Iterable[int]) -> list[str]:
     """Return the replicas that may answer calls, by their state or by their readiness for these versions."""
     proxy, server, model = context.proxy(home.plane), home.server.name, home.model.name
     if all(each.state == "unreachable" for each in places):
         return []  # no replica receives calls, and none can be queried
-    return _in_memory(places) or [
+    return [f"{each.replica} ({each.state})" for each in places if each.state not in _GONE] or [
         f"a replica of {server}/{home.pool.name} is ready for calls of version {version}"
         for version in versions
         if proxy.ready(model, server=server, version=version, deadline=ANSWER_SECONDS)

@@ -116,7 +116,8 @@ class Registration:
         artifacts, folder = self.server.artifacts(source), kind_of_entry(self.entry).version_folder(self.entry)
         on_disk = partial(path_on_disk, self.entry, folder)
         upload(artifacts, words.ENTRY_FOLDER, self.manifest, on_disk, self.progress)
-        _write_all(artifacts, _empty_model() | {words.MANIFEST_FILE: self.manifest.canonical()})
+        empty = _saved(python_model=str(EMPTY_SCRIPT), pip_requirements=[_mlflow()])
+        _write_all(artifacts, empty | {words.MANIFEST_FILE: self.manifest.canonical()})
         self.server.make_model(self._model, {words.MODEL: "true"})
         tags = self._parent_tags | self._by_whom | self._extras(artifacts, self.golden, self.key)
         with self.server.doing(f"the version of {self._model} could not be created"), quiet():
@@ -258,10 +259,6 @@ def _proxies(environ: Mapping[str, str]) -> Iterator[str]:
 
 def _write_all(artifacts: Artifacts, files: dict[str, bytes]) -> None:
     in_parallel(lambda file: artifacts.write(*file), files.items())
-
-
-def _empty_model() -> dict[str, bytes]:
-    return _saved(python_model=str(EMPTY_SCRIPT), pip_requirements=[_mlflow()])
 
 
 def _client_model(context: dict[str, str]) -> dict[str, bytes]:

@@ -82,10 +82,7 @@ def _rows(trace: Trace, share: int) -> dict[str, Outcome]:
 def _lost_ratio(rows: Mapping[str, Outcome], of: str, found: Figures) -> float:
     """Return the default's loss over that of the better simple policy."""
     for name, outcome in rows.items():
-        found.add(f"{of}: {name}", f"{outcome.lost_seconds:,.0f} s lost · {_words(outcome)}")
+        loading = f"{outcome.load_seconds:,.0f} s in {len(outcome.loads):,} loads"
+        found.add(f"{of}: {name}", f"{outcome.lost_seconds:,.0f} s lost · {loading} · {outcome.busy:,} busy")
     ours, *simple = (outcome.lost_seconds for outcome in rows.values())
     return ours / min(simple) if min(simple) else 1.0
-
-
-def _words(outcome: Outcome) -> str:
-    return f"{outcome.load_seconds:,.0f} s in {len(outcome.loads):,} loads · {outcome.busy:,} busy"

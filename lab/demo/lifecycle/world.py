@@ -26,7 +26,7 @@ from lab.local_plane.environment import (
 )
 from lab.local_plane.mlflow import MLflow, mlflow_server
 from lab.local_plane.object_store import ObjectStore, object_store
-from lab.local_plane.process import Process
+from lab.local_plane.process import Parts, Process
 
 ROOT = Path(__file__).resolve().parents[3]
 DEV, PROD = "dev", "prod"
@@ -54,7 +54,7 @@ class Result:
 
 
 @dataclass
-class World:
+class World(Parts):
     """All running processes, and the people's settings."""
 
     root: Path
@@ -137,11 +137,6 @@ class World:
         for of in (self.dev, self.prod):
             found |= {f"{of.plan.name} {name}": process for name, process in of.parts.items()}
         return found
-
-    def check(self) -> None:
-        """Raise ProcessError if a process has ended."""
-        for process in self.parts.values():
-            process.check()
 
 
 def _ended(command: AbstractContextManager["subprocess.Popen[str]"]) -> Result:

@@ -201,9 +201,7 @@ DOMAIN = b"tidegate.dev"
 _TYPES = b"type.googleapis.com/google.rpc."
 _ENCODED = re.compile(rb"[^ -$&-~]")
 STATUS_200 = b"\x88"  # `:status 200`, with which every gRPC response begins (RFC 7541, appendix A).
-OK_HEADERS = STATUS_200 + encode_header(
-    b"content-type", b"application/grpc"
-)  # The headers of the proxy's own responses.
+OK_HEADERS = STATUS_200 + encode_header(b"content-type", b"application/grpc")  # Of the proxy's own responses.
 
 
 def problem_trailers(problem: Problem) -> bytes:

@@ -119,17 +119,20 @@ class ClientConnection(Caller):
         if self._discards_input:
             return
         self.last_heard = monotonic()
-        if len(data) >= FIRST_BYTES or self._rest or self._awaits_turn:
-            self._receive_much(data)
-            return
-        if self._shape is None or not self._take_whole(data, self._shape):
-            self._take(data)
-            if self._began + self._chunks // CHUNKS > MOST_BEGUN:
-                self._await_turn()
-        if self._active is not None:
-            self._active.flush_request()
-        if not self._between or self._queue or self.booking.size > self.base_bytes:
-            self._hold()
+        try:
+            if len(data) >= FIRST_BYTES or self._rest or self._awaits_turn:
+                self._receive_much(data)
+                return
+            if self._shape is None or not self._take_whole(data, self._shape):
+                self._take(data)
+                if self._began + self._chunks // CHUNKS > MOST_BEGUN:
+                    self._await_turn()
+            if self._active is not None:
+                self._active.flush_request()
+            if not self._between or self._queue or self.booking.size > self.base_bytes:
+                self._hold()
+        except Exception as error:  # asyncio would cut the connection
+            self._refuse(not_parsed(error))
 
     def _receive_much(self, data: bytes) -> None:
         self.count_at_once(len(data))
@@ -470,7 +473,7 @@ class ClientConnection(Caller):
             # Answer the earlier requests. Then the connection ends.
             self._discards_input = True
             last.keep_alive = False
-            if not last.body.complete:
+            if not last.body.complete or problem.type is ProblemType.INTERNAL:
                 last.refuse(problem)
             elif self._active is not None:
                 self._active.flush_request()

@@ -41,11 +41,13 @@ _event = msgspec.json.Decoder(_Event)
 
 
 def _has_error(recent: bytes) -> bool:
-    """Return whether an event reports an error, in the form of Triton, vLLM, SGLang, Dynamo or OpenAI."""
-    for line in recent.split(b"\n") if b'"error"' in recent else ():
-        if line.startswith(b"data:"):
+    """Return whether an event reports an error, in the form of Triton, vLLM, SGLang, Dynamo or OpenAI. An event can
+    have several lines of data, and some servers have no blank line between events."""
+    for text in recent.split(b"\n\n") if b'"error"' in recent else ():
+        lines = [line[5:] for line in text.split(b"\n") if line.startswith(b"data:")]
+        for data in {b"\n".join(lines), *lines}:
             try:
-                event = _event.decode(line[5:])
+                event = _event.decode(data)
             except UNREADABLE:
                 continue
             if event.model_name is None and (event.error or "error" in (event.type, event.object)):
@@ -58,8 +60,8 @@ class Usage:
     `ends` means that a stream has a last event."""
 
     __slots__ = (
-        "_ends", "_events", "_has_ended", "_has_error", "_held", "_hides", "_is_of_events", "_line", "_streams",
-        "_unread", "_used",
+        "_ends", "_events", "_has_ended", "_has_error", "_held", "_hides", "_is_of_events", "_streams",
+        "_unfinished", "_unread", "_used",
     )  # fmt: skip
 
     def __init__(self, streams: bool, hides: bool, ends: bool = True) -> None:
@@ -73,7 +75,7 @@ class Usage:
         self._is_of_events: bool | None = None
         """Whether it is plain events, not another format and not compressed. None before the first bytes."""
         self._has_error = self._has_ended = False
-        self._line = b"\n"  # The last line so far.
+        self._unfinished = b"\n"  # The last event so far, or the last line if these are no events.
 
     def feed(self, data: bytes) -> bytes:
         """Take some bytes of the response. Return the bytes to pass on."""
@@ -82,18 +84,15 @@ class Usage:
         if not self._streams:
             return data
         self._events += data.count(b"data:")
-        recent = self._line + data
+        recent = (self._unfinished + data).replace(b"\r", b"")
         if not self._is_of_events:
             begins_with_comment = self._is_of_events is None and data[:1] == b":"
             self._is_of_events = begins_with_comment or _begins_event(recent) is not None
         if b'"error"' in recent or b"event:" in recent or b"[DONE]" in recent or b'"response.' in recent:
             self._has_ended = self._has_ended or _ends(recent) is not None
             self._has_error = self._has_error or _names_error(recent) is not None or _has_error(recent)
-        if data[-1:] == b"\n":
-            self._line = b"\n"
-        else:
-            line = recent[max(0, recent.rfind(b"\n")) :]
-            self._line = line if len(line) <= _MOST_EVENT else line[-_LONGEST_MARK:]
+        rest = recent[recent.rfind(b"\n\n") + 1 if self._is_of_events else max(0, recent.rfind(b"\n")) :]
+        self._unfinished = rest if len(rest) <= _MOST_EVENT else rest[-_LONGEST_MARK:]
         if not self._hides:
             return data
         if self._held:

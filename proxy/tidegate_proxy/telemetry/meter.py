@@ -164,17 +164,9 @@ def _seconds(name: str, labels: str, count: CallCount) -> str:
     return f"{buckets}{name}_count{{{labels}}} {totals[-1][1]:.0f}\n{name}_sum{{{labels}}} {count.seconds!r}\n"
 
 
-def _bytes_in(name: str, labels: str, count: CallCount) -> str:
-    return f"{name}{{{labels}}} {count.bytes_in}\n"
-
-
-def _bytes_out(name: str, labels: str, count: CallCount) -> str:
-    return f"{name}{{{labels}}} {count.bytes_out}\n"
-
-
 _LINES: dict[str, Callable[[str, str, CallCount], str]] = {
     "requests": _requests,
     "request_seconds": _seconds,
-    "request_bytes": _bytes_in,
-    "response_bytes": _bytes_out,
+    "request_bytes": lambda name, labels, count: f"{name}{{{labels}}} {count.bytes_in}\n",
+    "response_bytes": lambda name, labels, count: f"{name}{{{labels}}} {count.bytes_out}\n",
 }

@@ -2,10 +2,14 @@
 
 import io
 import os
+import pty
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -132,3 +136,30 @@ def test_a_signal_ends_it(monkeypatch: pytest.MonkeyPatch, number: int, name: st
     done = ends_with(monkeypatch, lambda: os.kill(os.getpid(), number), name)
     assert done.exit_code == status
     assert "All its processes have stopped" in done.output
+
+
+PARTS = """
+import sys, time
+from contextlib import ExitStack
+from pathlib import Path
+from lab.demo import __main__ as demo
+
+parts = ExitStack()
+parts.callback(Path(sys.argv[1]).touch)
+with demo._running("parts", lambda _: parts):
+    print("started", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_closed_terminal_ends_it_even_if_make_leads_the_session(tmp_path: Path) -> None:
+    """Then only make gets the signal, and waits for the demo, as this shell does."""
+    ours, theirs = pty.openpty()
+    leader = ["setsid", "--ctty", "bash", "-c", 'trap : HUP; "$@"', "make", sys.executable, "-c", PARTS]
+    with subprocess.Popen([*leader, tmp_path / "ended"], stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        while b"started" not in os.read(ours, 1024):
+            pass
+        os.close(ours)
+        process.wait(20)
+    assert (tmp_path / "ended").exists()

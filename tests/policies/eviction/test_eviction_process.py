@@ -42,9 +42,7 @@ def running(root: Path) -> Iterator[Policy]:
 
 def refused(root: Path, *options: object) -> str:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(
-            "tidegate_service.json_lines.configure", lambda _: None
-        )  # pytest has replaced the log handlers.
+        patched.setattr("tidegate_service.json_lines.configure", lambda _: None)  # pytest has replaced log handlers.
         write_cluster(root / "cluster")
         done = CliRunner().invoke(app, ["serve", "--host", HOST, "--root", str(root), *map(str, options)])
     assert done.exit_code == 2

@@ -230,9 +230,8 @@ def test_health_is_checked_and_not_watched(tmp_path: Path) -> None:
         assert error.code() == grpc.StatusCode.NOT_FOUND
         with pytest.raises(grpc.RpcError) as unimplemented:
             next(health.Watch(health_pb2.HealthCheckRequest()))
-        assert (
-            unimplemented.value.code() == grpc.StatusCode.UNIMPLEMENTED
-        )  # clients then assume that the proxy is healthy
+        # Clients then assume that the proxy is healthy.
+        assert unimplemented.value.code() == grpc.StatusCode.UNIMPLEMENTED
         one.on_loop(lambda: setattr(one.proxy.shared, "draining", True))
         assert health.Check(health_pb2.HealthCheckRequest()).status == health_pb2.HealthCheckResponse.NOT_SERVING
 

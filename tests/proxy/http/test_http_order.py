@@ -4,6 +4,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from tidegate_proxy.http.request import HttpRequest
 from tidegate_proxy.routes import Route
 
 from .running_proxy import (
@@ -184,9 +185,23 @@ async def test_an_internal_error_is_a_response_and_a_log_line(
     assert (places.in_flight, places.waiting, len(here.proxy.shared.open_calls)) == (0, 0, 0)
 
 
-async def test_an_internal_error_in_a_queued_call_affects_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("at", ["__init__", "read_whole", "start", "take_body", "flush_request"])
+async def test_an_internal_error_while_a_request_is_received_is_a_response_too(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, at: str
 ) -> None:
+    monkeypatch.setattr("tidegate_proxy.http.head._next_pattern", 0.0)
+    for _ in range(3):  # until the head has a pattern
+        await caller.send(request(Accept="*/*"))
+        assert (await caller.reply()).status == 200
+    monkeypatch.setattr(HttpRequest, at, broken)
+    await caller.send(request(Accept="*/*"))
+    async with asyncio.timeout(3):
+        reply = await caller.reply()
+    assert (reply.status, reply.problem) == (500, "internal")
+    assert "ZeroDivisionError: a defect" in caplog.text
+
+
+async def test_a_defect_in_a_queued_call_affects_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = asyncio.Event()
     async with served(tmp_path, answering(go_on=go_on), concurrency=1) as here:
         first = asyncio.ensure_future(here.ask())

@@ -171,9 +171,8 @@ async def test_tokens_of_streams_are_counted_without_a_limit_unseen_by_callers(
         body = said(stream=True, stream_options={"include_usage": True})
         assert (await here.ask(request(CHAT, body))).body == event(WORD) + event(USED.decode())
         assert tokens(here)["llm", "plain", "api-keys", "prompt"] == 100
-        body = said(
-            stream=True, stream_options={"x": "y" * 2000}
-        )  # How to request it is unclear, so the server gets the body unchanged.
+        # How to request it is unclear, so the server gets the body unchanged.
+        body = said(stream=True, stream_options={"x": "y" * 2000})
         await here.ask(request(CHAT, body))
         assert json.loads(here.replica.asked[-1].body) == json.loads(body)
 
@@ -191,6 +190,7 @@ FAILED = event({"error": {"message": "the engine died", "type": "InternalServerE
         ([CHUNK, FAILED[:9], FAILED[9:], event("[DONE]")], 502),
         ([CHUNK, FAILED], 502),
         ([CHUNK, b"event: error\ndata: {}\n\n"], 502),
+        ([CHUNK, b'data: {"error":\r\ndata: {"code": 500}}\r\n\r\n', event("[DONE]")], 502),
         ([CHUNK], 502),
         ([CHUNK, CHUNK[:20], CHUNK[20:]], 502),
         ([b"event: response.created\ndata: {}\n\n", b"event: response.completed\ndata: {}\n\n"], 200),

@@ -150,9 +150,7 @@ async def test_a_rolling_update_and_a_load_raise_no_alarm(tmp_path: Path, caplog
 
         looking = asyncio.ensure_future(look())
         for old, left in ((one, [two, three]), (two, [three])):
-            here.leads_to(
-                *left
-            )  # Kubernetes ends the pod: first its address leaves the pool's name, then the pod stops
+            here.leads_to(*left)  # Kubernetes ends the pod: its address leaves the pool's name, then the pod stops
             await here.look_up()
             await old.close()
             await until(lambda left=left: len(here.pool.replicas) == len(left), 6)

@@ -25,7 +25,7 @@ WIDER = read_cases(Path(__file__).with_name("wider.yaml"))
 
 
 def both(case: Any) -> tuple[list[Object], list[Object]]:
-    before, after = (objects_of(edited_at(case[key])) for key in ("before", "after"))
+    before, after = (objects_of(edited_at(case.get(key, {}))) for key in ("before", "after"))
     return before, after
 
 

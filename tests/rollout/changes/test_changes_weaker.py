@@ -8,6 +8,7 @@ import yaml
 
 from rollout.changes.page import page
 from rollout.changes.permissions import Grant, PermissionChange, permission_change
+from rollout.changes.sections import Line, sections
 from rollout.changes.stack_change import stack_change, verdict
 from rollout.render import render
 from tests.cases import read_cases
@@ -22,7 +23,7 @@ Object = dict[str, Any]
 
 
 def gained(change: PermissionChange) -> list[str]:
-    return [*change.weaker, *(f"newly lets {each.who} {each.action}: {each.models}" for each in change.grants)]
+    return [*change.weaker, *map(str, change.grants)]
 
 
 def sentences(before: list[Object], after: list[Object]) -> list[str]:
@@ -71,10 +72,14 @@ def test_new_permissions_to_call_are_listed_by_caller_and_models() -> None:
 
 
 def test_weaker_protection_comes_first_and_never_has_a_tick() -> None:
-    before, after = [namespace(PROD)], [namespace({**PROD, "gate": {"settleSeconds": 60, "alerts": {}}})]
+    before = [namespace(PROD), *tables([rule("a", models=("one",))], "one")]
+    after = [namespace({**PROD, "gate": {"settleSeconds": 60, "alerts": {}}})]
+    after += tables([rule("a", models=("one", "two"))], "one", "two")
     change = stack_change("prod-east", before, after)
-    text = page([change], "A preview")
+    text, found = page([change], "A preview"), sections([change])
     assert verdict([change]).startswith("1 thing WEAKER")
+    assert len(found["Weaker than before"]) == 1, "as many as the verdict counts"
+    assert Line("newly lets group a infer: two of s") in found["Stricter, or newly offered"]
     assert text.startswith("**⚠️ ")
     assert text.index("Weaker than before") < text.index("#### Changes")
     assert "no longer sends a probe in its gate" in text
@@ -84,7 +89,7 @@ def test_a_stack_of_which_only_kept_objects_remain_counts_as_new() -> None:
     before = [namespace(PROD)]
     after = [*before, *tables([rule("a")], "one")]
     change = stack_change("prod-east", before, after)
-    assert not change.is_weaker
+    assert not change.weaker
     assert not change.permissions.grants
 
 
@@ -117,7 +122,7 @@ def objects_of(definition: str) -> list[Object]:
 
 @pytest.mark.parametrize("name", WIDER)
 def test_more_permissions_are_reported_and_the_opposite_change_is_not(name: str) -> None:
-    before, after = (objects_of(edited_at(WIDER[name][key])) for key in ("before", "after"))
+    before, after = (objects_of(edited_at(WIDER[name].get(key, {}))) for key in ("before", "after"))
     assert any(line.startswith(WIDER[name]["says"]) for line in sentences(before, after)), sentences(before, after)
     assert sentences(after, before) == []
 

@@ -22,7 +22,7 @@ def test_a_missing_file_suggests_a_near_name_and_a_directory_is_one_problem(tmp_
     (tmp_path / "inference.yaml").touch()
     problem = refusal(tmp_path / "inferense.yaml")
     assert "no such file" in problem.what
-    assert problem.do == f"Did you mean {tmp_path}/inference.yaml?"
+    assert problem.do == f'Did you mean "{tmp_path}/inference.yaml"?'
     (tmp_path / "link.yaml").symlink_to("gone.yaml")
     assert "link.yaml" not in refusal(tmp_path / "link.yaml").do
     assert "no such file" in refusal(tmp_path / "nowhere" / "f.yaml").what

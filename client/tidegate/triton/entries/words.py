@@ -79,9 +79,7 @@ def unknown_field(name: str, message: Any) -> tuple[str, str, str]:
         home = "the model itself" if top else " or ".join(sorted({_words(home) for home in homes}))
         do = f"move {name} out to the top level of the file" if top else f"move {name} to where it belongs"
         return what, f"it is a field of {home}", do
-    if (near := nearest(name, known)) is not None:
-        return what, "", f"did you mean '{near}'?"
-    return what, "", f"the fields here are {', '.join(sorted(known))}"
+    return what, "", closest(name, known, f"the fields here are {', '.join(sorted(known))}")
 
 
 def unknown_enum_value(word: str, field: Any) -> tuple[str, str, str]:

@@ -102,10 +102,7 @@ class Model:
     refused: float = 0.0  # Callers refused since it was last resident, faded as of `refused_at`.
     refused_at: float = 0.0  # The last refusal.
     busy_at: deque[float] = field(default_factory=lambda: deque(maxlen=MOST_BUSY))  # Recent refusals.
-    no_room: tuple[float, float] = (
-        -math.inf,
-        -math.inf,
-    )  # The first and last since a load.
+    no_room: tuple[float, float] = (-math.inf, -math.inf)  # The first and last since a load.
     suspect: bool = False  # The server ended during several loads: this model loads alone next time.
     queued_at: float = 0.0
     room_made: bool = False  # Memory is reserved for its load, usually because others were evicted.

@@ -41,9 +41,7 @@ TRANSITIONS: Final = (
     Transition(State.RESIDENT, "vanished", State.UNLOADING, "The server no longer has the model. Its leases are void."),
     Transition(State.DRAINING, "kept", State.RESIDENT, "The settings want the loaded version again."),
     Transition(State.DRAINING, "drained", State.UNLOADING, "The last lease has ended."),
-    Transition(
-        State.UNLOADING, "unloaded", State.FREEING, "The server confirms the unload, after a retry if necessary."
-    ),
+    Transition(State.UNLOADING, "unloaded", State.FREEING, "The server confirms the unload, perhaps after a retry."),
     Transition(State.FREEING, "freed", State.COLD, "Its memory is free, or the missing part was charged as leaked."),
     Transition(State.COLD, "gave-up", State.QUARANTINED, "It failed to load too often."),
     Transition(State.QUARANTINED, "allowed", State.COLD, "The model changed, or the server has it loaded after all."),

@@ -40,10 +40,6 @@ def _ascending(heap: list[tuple[float, str, Candidate]]) -> Iterator[Candidate]:
         yield heapq.heappop(heap)[2]
 
 
-def _choose_lru(candidates: Sequence[Candidate], needed_bytes: int, _now: float) -> list[Candidate]:
-    return take(least_recently_used(candidates), needed_bytes)
-
-
 def _choose_cheapest(candidates: Sequence[Candidate], needed_bytes: int, now: float) -> list[Candidate]:
     heap = [(worth(candidate, now), candidate.name, candidate) for candidate in candidates]
     return take(_ascending(heap), needed_bytes)
@@ -62,7 +58,7 @@ BUILT_IN: Final[Mapping[str, Policy]] = {
         Policy(
             "lru-idle",
             "The least recently used of those that have been idle for their idle limit.",
-            _choose_lru,
+            lambda candidates, needed_bytes, _now: take(least_recently_used(candidates), needed_bytes),
         ),
         Policy(
             "cost-aware",

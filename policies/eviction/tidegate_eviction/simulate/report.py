@@ -15,8 +15,15 @@ COUNTED: Final = ("requests", "hits", "busy", "too_large", "evictions", "policy_
 
 def about(trace: Trace) -> str:
     """Return one line about a trace."""
-    hours = trace.seconds[-1] / 3600
-    return f"{len(trace):,} requests to {len(trace.models)} models ({decimal(trace.total_bytes)}) in {hours:.1f} h"
+    long = duration(trace.seconds[-1])
+    return f"{len(trace):,} requests to {len(trace.models)} models ({decimal(trace.total_bytes)}) in {long}"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as `24.0 h`, `12 min` or `81 s`."""
+    if seconds >= 3600:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def table(trace: Trace, setting: SimulationSetting, outcomes: Mapping[str, Outcome]) -> Table:

@@ -175,9 +175,7 @@ class TritonControl:
             details = error.details() or error.code().name
             # Triton also returns UNAVAILABLE for a wrong secret.
             if error.code() is grpc.StatusCode.UNAVAILABLE and _RESTRICTED in details:
-                raise RefusedError(
-                    f"Triton was started with another control secret than this policy's: {details}"
-                ) from None
+                raise RefusedError(f"Triton has another control secret than this policy: {details}") from None
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
                 raise ServerCallError(f"Triton did not respond to {method} within {seconds:g} s") from None
             if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):

@@ -68,9 +68,7 @@ def specs(sizes: Mapping[str, int], **more: object) -> dict[str, ModelSpec]:
 class World:
     specs: dict[str, ModelSpec]
     rules: PoolSettings = RULES
-    real: dict[str, int] = field(
-        default_factory=dict
-    )  # The real sizes of pieces, if they differ from the declared ones.
+    real: dict[str, int] = field(default_factory=dict)  # Real sizes of pieces, if they differ from declared ones.
     now: float = 0.0
     starts: int = 0
     loaded: dict[str, int] = field(default_factory=dict)  # Pieces in Triton, with their memory.

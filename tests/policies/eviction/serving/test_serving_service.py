@@ -147,9 +147,7 @@ async def test_retry_after_is_never_earlier_than_the_exact_second(
     async with live(tmp_path, stand_in, lease_seconds=10) as policy:
         await policy.acquire("a")
         now = time.monotonic()
-        monkeypatch.setattr(
-            "tidegate_eviction.serving.service.monotonic", lambda: now
-        )  # All three call at the same time.
+        monkeypatch.setattr("tidegate_eviction.serving.service.monotonic", lambda: now)  # All call at the same time.
         told = []
         for chance in (0.0, 0.5, 1.0):
             policy.service._chance = lambda value=chance: value  # type: ignore[misc]

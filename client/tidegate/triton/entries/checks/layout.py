@@ -71,9 +71,7 @@ def _config_files(entry: Entry) -> Iterator[Finding]:
                 "this looks like a language model whose files are one directory too deep",
                 f"there is no {CONFIG}",
             )
-            do = (
-                f"move them up into {entry.name}, or name the directory with the files. A Triton model needs a {CONFIG}"
-            )
+            do = f"move them up into {entry.name}, or name the directory with the files. Triton needs a {CONFIG}"
             yield error(what, deep[0], why, do)
         else:
             yield warning(f"there is no {CONFIG}", CONFIG, why, "create one with `tidegate model new`")

@@ -47,9 +47,7 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
     for key, name in config.cc_model_filenames.items():
         where = f'cc_model_filenames["{key}"]'
         if not _CAPABILITY.fullmatch(key):
-            yield warning(
-                f"no GPU has the compute capability '{key}'", where, "Triton looks for 8.0 or 9.0", "write one"
-            )
+            yield warning(f"no GPU has compute capability '{key}'", where, "Triton looks for 8.0 or 9.0", "write one")
         for version in served(entry):
             yield from _needed(
                 paths, f"the model for compute capability {key}", where, str(version), name, whole_folder=True
@@ -102,9 +100,7 @@ def _wrong_texts(content: bytes, count: int) -> str:
         length = int.from_bytes(content[at : at + 4], "little")
         at, found = at + 4 + length, found + 1
         if at > len(content):
-            return (
-                f"has the length {length} before text {found - 1}, but only {length - at + len(content)} bytes after it"
-            )
+            return f"has length {length} before text {found - 1}, but only {length - at + len(content)} bytes after it"
     return "" if found == count else f"has {found} texts, but its dims need {count}"
 
 
@@ -169,7 +165,7 @@ def _environment(entry: Entry, paths: Any, where: str, value: str) -> Iterator[F
                 yield error(f"{subject}: there is no {path}/bin/activate", where, why, "unpack the environment there")
             elif not inside:
                 yield error(
-                    f"{subject}: there is no {path}", where, "the Python backend runs the model with it", "add it"
+                    f"{subject}: there is no {path}", where, "the Python backend runs the model in it", "add it"
                 )
     elif not value.startswith("/"):
         why = "the Python backend looks for it where the server was started"

@@ -71,9 +71,8 @@ def _fewer(subject: PoolUnderReview, trace: Trace | None, target: float, why: st
         if then.share_warm >= target and then.serves_every_model and computing <= BUSIEST:
             now = expect(trace, setting, is_running=True)
             given = [each for each in devices.taken(subject.stack) if each.pool == subject.name]
-            freed = devices.summary(
-                replace(each, count=each.count - each.count * count // setting.replicas) for each in given
-            )
+            gone = 1 - count / setting.replicas
+            freed = devices.summary(replace(each, count=round(each.count * gone)) for each in given)
             freed = freed or f"{setting.replicas - count} of its replicas"
             remark = f"It frees {freed}. Not simulated: queues. Each replica would compute {computing:.0%} of the time."
             return Advice("fewer replicas", why, subject.change(replicas=count), now, then, remark)

@@ -15,7 +15,7 @@ _LONGEST = 240
 
 
 class Absent(str):
-    """The line of a workload that does not exist, perhaps because it is still to be created."""
+    """The line of a workload that does not exist, or not yet."""
 
 
 @dataclass(frozen=True)

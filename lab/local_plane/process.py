@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from rollout.tools.running import ToolError, leash, tail
 
@@ -117,7 +117,9 @@ class Process:
 class Parts:
     """Processes that run together: `parts` has them by name."""
 
-    parts: Any
+    @property
+    def parts(self) -> dict[str, Process]:
+        raise NotImplementedError
 
     def check(self) -> None:
         """Raise ProcessError if one of them has ended."""

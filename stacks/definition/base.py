@@ -289,9 +289,9 @@ def nearest(word: Any, choices: Iterable[str], cutoff: float = 0.6) -> str:
     """Return the choice most similar to `word`, or an empty string. idle_seconds and idleSeconds are equal here."""
     if not isinstance(word, str) or len(word) > 200:
         return ""
-    folded = functools.partial(re.sub, r"[_\-\s]", "")
-    plain = {folded(choice).lower(): choice for choice in reversed([*choices])}  # of two equal choices, the first
-    near = difflib.get_close_matches(folded(word).lower(), plain, n=1, cutoff=cutoff)
+    ignored = re.compile(r"[_\-\s]")
+    plain = {ignored.sub("", each).lower(): each for each in reversed([*choices])}  # of two equal choices, the first
+    near = difflib.get_close_matches(ignored.sub("", word).lower(), plain, n=1, cutoff=cutoff)
     return plain[near[0]] if near else ""
 
 

@@ -1,20 +1,19 @@
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tidegate_contracts.metrics import ENGINE, EVICTION, PROXY
+from typer.testing import CliRunner
 
+from cli.app import app
 from components.dashboards import DASHBOARDS, Dashboard
 
 from .dashboards import OTHERS, QUESTIONS, expressions, panels, queries, query_of
 from .expected import objects
 from .test_alert_rules import promtool, promtool_test, series_in, written
 
-ROOT = Path(__file__).resolve().parents[2]
 SERIES = {
     f"{each.series_name}{end}": each
     for each in [*PROXY.values(), *EVICTION.values(), *ENGINE.values()]
@@ -117,19 +116,14 @@ def test_an_environment_has_them_as_config_maps_that_no_other_environment_has() 
         assert each["metadata"]["labels"].items() >= {"grafana_dashboard": "1", "team": "inference"}.items()
 
 
-def command(folder: Path) -> "subprocess.CompletedProcess[str]":
-    program = [sys.executable, "-m", "cli", "dashboards", str(folder)]
-    return subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-
-
 def test_each_is_written_as_a_file_and_an_error_names_the_directory(tmp_path: Path) -> None:
-    done = command(tmp_path / "there")
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(app, ["dashboards", str(tmp_path / "there")])
+    assert done.exit_code == 0, done.stderr
     found = {file.name: json.loads(file.read_text("utf-8")) for file in (tmp_path / "there").iterdir()}
     assert {name: each["uid"] for name, each in found.items()} == {
         f"tidegate-{each.name}.json": f"tidegate-{each.name}" for each in DASHBOARDS
     }
     (tmp_path / "file").write_text("")
-    done = command(tmp_path / "file" / "below")
-    assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (1, "", False)
+    done = CliRunner().invoke(app, ["dashboards", str(tmp_path / "file/below")])
+    assert (done.exit_code, done.stdout, "Traceback" in done.stderr) == (1, "", False)
     assert "file/below: Not a directory" in done.stderr

@@ -19,7 +19,7 @@ RENAMED = ("  - name: lab\n", "  - name: labs\n    formerly: [lab]\n")
 REFUSALS = [
     (DEV, {**RENDERED, "definition": "stacks/nowhere.yaml"}, AS_IT_IS, "stacks/nowhere.yaml"),
     (DEV, {**RENDERED, "environment": "dve"}, AS_IT_IS, 'no environment dve. Did you mean "dev"?'),
-    (DEV, {**RENDERED, "dataPlane": "lav"}, AS_IT_IS, 'no data plane of environment dev called lav. Did you mean "lab"?'),
+    (DEV, {**RENDERED, "dataPlane": "lav"}, AS_IT_IS, 'data plane of environment dev called lav. Did you mean "lab"?'),
     (DEV, {**RENDERED, "dataPlane": "east"}, AS_IT_IS, "no data plane of environment dev called east. There are: lab."),
     (DEV, {**RENDERED, "environment": "prod", "dataPlane": "west"}, AS_IT_IS, "needs the name prod-west-rendered."),
     (DEV, CONFIGURED, AS_IT_IS, "needs the name dev-lab."),

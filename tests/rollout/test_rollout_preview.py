@@ -1,4 +1,5 @@
 import os
+import re
 import shutil
 import sys
 from contextlib import suppress
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from rollout.live import Live
+from tests.pictures import drawn, kept
 from tests.processes import git
 
 from .conftest import ROOT, Call, Edit, Patch, Tree, change
@@ -159,17 +161,20 @@ def test_code_of_another_revision_gets_no_secret_of_this_environment(
 def test_the_page_for_reviewers_begins_with_changes_and_restarts(repo: Repository) -> None:
     repo.edit('proxy, tag: "1"', 'proxy, tag: "2"')
     repo.edit("path: /prod", "path: /elsewhere")
+    repo.edit("principals: [ci]", "principals: [ci, notebooks]")
     repo.against("main")
     text = repo.text_of_page()
-    assert text.splitlines()[0] == (
-        "**⚠️ 1 dataset REPLACED · 2 stacks: 2 changed · objects: 2 changed, 1 REPLACED · 2 proxies restart**"
-    )
+    counts = "2 stacks: 2 changed · objects: 4 changed, 1 REPLACED"
+    verdict = f"2 things WEAKER · 1 dataset REPLACED · {counts} · 2 proxies restart"
+    assert text.splitlines()[0] == f"**⚠️ {verdict}**"
     for part in (
         "against <code>main</code> (<code>",
         "- **DATASET REPLACED** <code>prod-east</code>",
         "proxy&#58;1 → ",
     ):
         assert part in text
+    picture = drawn("comment", re.sub(r"(?<=<code>)/[^<]*/(?=two)| \(<code>\w+</code>\)", "", text))
+    assert kept("preview", picture) == picture
 
 
 @pytest.mark.thorough

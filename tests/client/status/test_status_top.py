@@ -1,7 +1,6 @@
 import io
 import json
 import re
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from tidegate.cli.app import app
 from tidegate.cli.top import _shown, _that_fit
 from tidegate.status import PlaneOverview
 from tidegate_contracts.whereabouts import WHEREABOUTS_PATH
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from tests.proxy.rigs.upstream import Caller
 
@@ -34,27 +33,9 @@ def model(name: str, state: str = "resident", **place: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def saying(answer: dict[str, Any]) -> Any:
-    def act(caller: Caller) -> None:
-        assert caller.request.path == WHEREABOUTS_PATH
-        caller.answer(json.dumps({"environment": "prod", "models": []} | answer).encode())
-
-    return act
-
-
-planes = partial(proxies.planes, saying)
-
-
-def top(*words: str) -> Result:
-    return CliRunner().invoke(app, ["top", *words])
-
-
-def test_a_slice_is_a_bar_in_which_each_model_is_as_wide_as_its_share(tmp_path: Path) -> None:
-    models = [model("ant", footprintBytes=600), model("bee", "loading", footprintBytes=200), model("cold", "cold")]
-    with planes(tmp_path, east={"models": models, "slices": [ROOM]}):
-        done = top()
-    assert done.exit_code == 0, done.output
-    lines = done.stdout.splitlines()
+def test_a_slice_is_a_bar_in_which_each_model_is_as_wide_as_its_share() -> None:
+    models = model("ant", footprintBytes=600), model("bee", "loading", footprintBytes=200), model("cold", "cold")
+    lines = lines_of([overview("east", *models)])
     assert lines[0] == "prod on east   1 resident, 1 loading, 1 cold"
     assert lines[1] == "gpu/small  gpu-small-0 (10.0.0.1:8000)  1.3 KiB of 1.6 KiB, 160 B leaked  break-even"
     bar = lines[2]
@@ -64,11 +45,8 @@ def test_a_slice_is_a_bar_in_which_each_model_is_as_wide_as_its_share(tmp_path: 
     assert bar.count("·") == 24
 
 
-def test_the_worst_problem_is_named_first_and_its_models_come_first(tmp_path: Path) -> None:
-    held = [
-        {"holder": "proxy-1", "secondsLeft": 9.0, "inFlight": 3},
-        {"holder": "proxy-2", "secondsLeft": 9.0, "inFlight": 1},
-    ]
+def test_the_worst_problem_is_named_first_and_its_models_come_first() -> None:
+    held = [{"holder": f"proxy-{calls}", "secondsLeft": 9.0, "inFlight": calls} for calls in (1, 3)]
     models = [
         model("cold", "cold"),
         model("broken", "quarantined", why="no such \x1b[31mlibrary"),
@@ -77,9 +55,7 @@ def test_the_worst_problem_is_named_first_and_its_models_come_first(tmp_path: Pa
         model("failed", "cold", failures=[{"why": "no CUDA", "since": "2026-05-01T10:00:00Z"}]),
         *(model(f"cold-{number}", "cold") for number in range(11)),
     ]
-    with planes(tmp_path, east={"models": models}):
-        done = top()
-    lines = done.stdout.splitlines()
+    lines = lines_of([overview("east", *models, slices=[])])
     problems = "1 failed to load: broken", "1 refused as busy: held", "1 had a failed load: failed"
     assert lines[0] == "   ".join(("prod on east", *problems, "1 resident, 12 cold"))
     rows = [line.split() for line in lines[2:6]]
@@ -87,13 +63,17 @@ def test_the_worst_problem_is_named_first_and_its_models_come_first(tmp_path: Pa
     assert rows[0][2:] == ["quarantined", "no", "such", "�[31mlibrary"]
     assert rows[1] == ["held", "gpu/small", "resident", *HELD.split(" ")]
     assert rows[2][2:] == ["cold", "no", "CUDA"]
-    assert "and 1 more: run `tidegate status`" in done.stdout
+    assert "and 1 more: run `tidegate status`" in lines
 
 
 def test_an_unreachable_plane_is_reported_and_hides_no_other(tmp_path: Path) -> None:
-    with planes(tmp_path, east={"models": [model("ant")]}, west=None):
-        done = top()
-        message = json.loads(top("--json").stdout)
+    def act(caller: Caller) -> None:
+        assert caller.request.path == WHEREABOUTS_PATH
+        caller.answer(json.dumps({"environment": "prod", "models": [model("ant")]}).encode())
+
+    with proxies.planes(lambda _: act, tmp_path, east=act, west=None):
+        done = CliRunner().invoke(app, ["top"])
+        message = json.loads(CliRunner().invoke(app, ["top", "--json"]).stdout)
     assert done.exit_code == 6
     assert "prod on west   unreachable" in done.stdout
     assert any(line.startswith("ant ") for line in done.stdout.splitlines())
@@ -105,17 +85,13 @@ def test_an_unreachable_plane_is_reported_and_hides_no_other(tmp_path: Path) -> 
     ]
 
 
-def test_a_replica_with_unknown_contents_is_shown(tmp_path: Path) -> None:
-    silent = model("ant") | {"places": [{"replica": "10.0.0.9:8000", "state": "unseen", "why": "the policy is silent"}]}
-    with planes(tmp_path, east={"models": [silent], "slices": [ROOM]}):
-        done = top()
-    assert "gpu/small  10.0.0.9:8000  the policy is silent" in done.stdout.splitlines()
+def test_a_replica_with_unknown_contents_is_shown() -> None:
+    silent = model("ant", "unseen", why="the policy is silent")
+    assert "gpu/small  10.0.0.1:8000  the policy is silent" in lines_of([overview("east", silent)])
 
 
-def test_parts_that_ensembles_share_do_not_push_the_rest_out_of_the_bar(tmp_path: Path) -> None:
-    models = [model("ant", footprintBytes=1100), model("bee", footprintBytes=1100)]
-    with planes(tmp_path, east={"models": models, "slices": [ROOM]}):
-        bar = top().stdout.splitlines()[2]
+def test_parts_that_ensembles_share_do_not_push_the_rest_out_of_the_bar() -> None:
+    bar = lines_of([overview("east", model("ant", footprintBytes=1100), model("bee", footprintBytes=1100))])[2]
     assert (bar.index(" ant "), bar.index(" leaked "), bar.count("·")) == (60, 120, 24)
 
 
@@ -134,10 +110,10 @@ def overview(plane: str, *models: dict[str, Any], **more: Any) -> PlaneOverview:
     return PlaneOverview.model_validate(message | more)
 
 
-def lines_of(planes: list[PlaneOverview], width: int, rows: int, *, live: bool) -> list[str]:
+def lines_of(planes: list[PlaneOverview], width: int = WIDE, rows: int = 15, *, live: bool = False) -> list[str]:
     to = Console(file=io.StringIO(), width=width, height=40, force_terminal=True, color_system=None)
     to.print(Group(*_shown(planes, width, rows, live=live)))
-    return to.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
+    return [line.rstrip() for line in to.file.getvalue().splitlines()]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("height", [24, 40])

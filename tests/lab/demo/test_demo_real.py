@@ -1,4 +1,3 @@
-import html
 import json
 import os
 import re
@@ -14,15 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidegate.cli.top import _LEGEND
+import urllib3
+from rich.console import Group
+from tidegate.cli.top import _LEGEND, _shown
+from tidegate.status import PlaneOverview
 from tidegate_eviction.simulate.trace import read_trace
 
+from components.dashboards import Dashboard
 from lab.demo.__main__ import CANNOT
 from lab.demo.playing import Scene
 from lab.demo.scenes import SCENES
 from lab.local_plane.triton import installed
-from tests.pictures import PICTURES, draw
+from tests.components.dashboards import query_of
+from tests.pictures import drawn, kept, terminal
 from tests.processes import marked
+from tests.proxy.http.test_http_pages_script import shown_for
 from tests.proxy.rigs.pytest_rigs import not_run
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -30,7 +35,9 @@ WALK_SECONDS = 400  # The timeout, on a busy machine.
 UP_SECONDS = 120.0
 GONE_SECONDS = 40.0
 SCRAPED_SECONDS = 1.0
-WIDTH = 130  # of the picture of `tidegate top`, in characters
+WIDTH, ROWS = 120, 12  # of the picture of `tidegate top`, in characters and models
+SHOWN_SECONDS = 90  # of the dashboard
+PANELS = {"Models in memory", "Memory of the slice", "Load duration", "Evictions"}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -146,12 +153,9 @@ def test_the_printed_commands_work(shown: Shown) -> None:
         assert len(re.findall(r"pool_ready\{.*\} 1\.0|state=\"closed\"\} 1\.0", paste(metrics))) == 4
         assert re.search(r"canary .*resident", paste(status))
         assert re.search(r"canary .*resident", paste(top))
-        coloured = paste(f"export COLUMNS={WIDTH} FORCE_COLOR=1 && {top}")
-        if os.environ.get("DRAW"):
-            draw("top", coloured, "tidegate top", WIDTH)
-        picture = (PICTURES / "top.svg").read_text("utf-8")
-        text = html.unescape(picture).replace("\xa0", " ")
-        assert all(part in text for part in ("MODEL", "STATE", "canary", "unicorn", _LEGEND)), "DRAW=1 draws it again"
+        found = [PlaneOverview.model_validate(each) for each in json.loads(paste(f"{top} --json"))]
+        picture = terminal("tidegate top", WIDTH, Group(*_shown(found, WIDTH, ROWS)))
+        kept("top", picture, "MODEL", "STATE", "canary", "1 failed to load: unicorn", _LEGEND)
         assert "horn.npy" in paste(why)
     assert "[ 0. 31. 62. 93.]" in paste(client)
     assert re.search(r"moose .*resident", paste(status))
@@ -164,6 +168,21 @@ def test_the_printed_commands_work(shown: Shown) -> None:
         assert re.search(r"zoo\.csv\.gz: \d+ calls of \d+ models \(", printed), printed
         assert len(read_trace(shown.folder / "zoo.csv.gz")) >= 6
         assert re.search(r"lru-idle", printed), printed
+        listed = paste('curl -s "$TIDEGATE_URL/models" -H "Authorization: Bearer $TIDEGATE_API_KEY"')
+        states = "1 model failed to load", "● quarantined", "● resident", "● cold"
+        kept("overview", drawn("overview", shown_for(listed)), *states)
+        panels = list(panels_of(re.findall(r"http://[\d.:]+", alerts)[0]))
+        assert all(any(results) for _, results in panels)
+        kept("dashboard", drawn("dashboard", "Tidegate: Slice", panels), "resident", "p95")
+
+
+def panels_of(prometheus: str) -> Iterator[tuple[Any, list[Any]]]:
+    """Yield panels of the dashboard Slice, with what this Prometheus returns for their queries."""
+    for panel in (each for each in Dashboard("slice").panels if each["title"] in PANELS):
+        span = {"start": f"{time.time() - SHOWN_SECONDS:.0f}", "end": f"{time.time():.0f}", "step": "1"}
+        asked = [{"query": query_of(each["expr"], rate="10s")} | span for each in panel["targets"]]
+        url = f"{prometheus}/api/v1/query_range"
+        yield panel, [urllib3.request("GET", url, fields=each).json()["data"]["result"] for each in asked]
 
 
 def test_ctrl_c_ends_it_and_logs_stay(shown: Shown) -> None:

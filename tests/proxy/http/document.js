@@ -33,3 +33,14 @@ function blocks() {
   return elements.slices.children.flatMap((part) => part.children[1].children)
     .map((each) => [each.className, each.textContent, each.style.flex]);
 }
+/* What the picture of the page shows. `page` is its HTML. */
+const shownAll = (page) => ({
+  legend: [...page.matchAll(/<span class="(\w+)">([^<]+)<.span>/g)].map((found) => found.slice(1)),
+  columns: [...page.matchAll(/<th>([^<]+)/g)].map((found) => found[1]),
+  said: elements.said.textContent, problems: rows("problems"),
+  rows: elements.models.children.map(({ children }) => [children.at(-1).className, ...children.map(text)]),
+  slices: elements.slices.children.map(({ children: [head, bar, sums] }) => ({
+    head: text(head), sums: sums?.textContent ?? "",
+    blocks: (bar?.children ?? []).map((at) => [at.className, at.textContent, parseFloat(at.style.flex?.slice(4) ?? 0)]),
+  })),
+});

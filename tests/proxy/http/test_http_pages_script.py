@@ -13,7 +13,8 @@ from tidegate_contracts.lease import LeaseOf
 from tidegate_contracts.whereabouts import Place, SliceRoom, VersionFailure, VisibleModel, Whereabouts
 from tidegate_proxy.pages import models_page
 
-[SCRIPT] = re.findall(r"<script>(.+?)</script>", bytes(models_page().body).decode(), re.DOTALL)
+PAGE = bytes(models_page().body).decode()
+[SCRIPT] = re.findall(r"<script>(.+?)</script>", PAGE, re.DOTALL)
 SINCE = datetime(2026, 5, 1, 10, tzinfo=UTC)
 DOCUMENT = Path(__file__).with_name("document.js").read_text("utf-8")
 
@@ -51,6 +52,15 @@ def browser() -> Browser:
     return made
 
 
+def shown_for(body: str) -> dict[str, Any]:
+    """Return the texts and classes of the page for this response of the proxy."""
+    browser = Browser(quickjs.Context())
+    browser.run(DOCUMENT)
+    browser.answers(200, body)
+    browser.run(SCRIPT)
+    return dict(browser.read(f"shownAll({json.dumps(PAGE)})"))
+
+
 def models(*found: VisibleModel, slices: tuple[SliceRoom, ...] = ()) -> str:
     return Whereabouts(environment="prod", models=found, slices=slices).model_dump_json(by_alias=True)
 
@@ -81,16 +91,14 @@ def test_the_worst_problem_is_named_first_with_its_models_and_their_rows_come_fi
     away = Place(replica="10.0.0.3", state="unreachable", why="its breaker is open")
     names = [f"failed-{number}" for number in range(5)]
     failed, calm = [model(name, FAILED) for name in names], model("calm", HELD.model_copy(update={"busy": 0}))
-    browser.answers(200, models(calm, model("hot", HELD), *failed))
+    browser.answers(200, models(calm, model("hot", HELD), *failed, model("gone", away)))
     browser.run(SCRIPT)
-    why = "version 2: no such library"
-    busy = ["warn", "1 model refused as busy", "hot", WHY]
-    found = ["bad", "5 models failed to load", *names[:3], "and 2 more", why]
-    assert browser.read('rows("problems")') == [found, busy]
-    assert [row[1] for row in browser.read("shown()")] == [*names, "hot", "calm"]
-    browser.answers(200, models(calm, model("gone", away), *failed))
-    browser.look()
-    assert browser.read('rows("problems")[0]') == ["bad", "1 model unreachable", "gone", "its breaker is open"]
+    assert browser.read('rows("problems")') == [
+        ["bad", "1 model unreachable", "gone", "its breaker is open"],
+        ["bad", "5 models failed to load", *names[:3], "and 2 more", "version 2: no such library"],
+        ["warn", "1 model refused as busy", "hot", WHY],
+    ]
+    assert [row[1] for row in browser.read("shown()")] == ["gone", *names, "hot", "calm"]
     browser.run('document.getElementById("problem vision/gone").listeners.click()')
     assert [row[1] for row in browser.read("shown()")[:2]] == ["gone", "10.0.0.3"]
     browser.answers(200, models(calm))
@@ -116,6 +124,7 @@ def test_models_are_shown_with_places_and_reasons_problems_first(browser: Browse
         ["model cold", "cold", "vision/main", "cold", "", "", "", "", "no calls"],
     ]
     assert browser.said.startswith("4 models that you may inspect in prod, as of 2")
+    assert browser.read('rows("problems")') == [["warn", "2 models refused as busy", "alone", "two", WHY]]
 
 
 def test_a_row_opens_a_models_state_at_each_replica_and_its_changes(browser: Browser) -> None:

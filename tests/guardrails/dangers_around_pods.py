@@ -1,8 +1,4 @@
-"""Dangerous changes of the objects around pods, by the guardrail that must find each.
-
-After Kubernetes' documentation: network policies, Services, ingress-nginx's annotations, Pod Security admission, RBAC
-good practices, service accounts, persistent volumes.
-"""
+"""Dangerous changes of objects around pods, by the guardrail that must find each. After Kubernetes' documentation."""
 
 from collections.abc import Mapping, Sequence
 

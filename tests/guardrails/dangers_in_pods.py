@@ -1,8 +1,4 @@
-"""Dangerous changes of pods, by the guardrail that must find each.
-
-After Kubernetes' documentation (Pod Security Standards, resource limits, taints, volumes) and Triton's (securing a
-deployment, options).
-"""
+"""Dangerous changes of pods, by the guardrail that must find each. After the documentation of Kubernetes and Triton."""
 
 from collections.abc import Mapping, Sequence
 

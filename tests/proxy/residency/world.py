@@ -1,8 +1,4 @@
-"""The proxies' lease code and the eviction policies' decisions, joined in simulated time, without processes or sockets.
-
-The simulation covers everything around them: messages that are late or lost, slow Triton servers, and processes that
-hang, end and restart.
-"""
+"""The proxies' lease code and the eviction policies' decisions, joined in simulated time, without processes."""
 
 import asyncio
 import random

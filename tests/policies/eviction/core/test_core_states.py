@@ -41,13 +41,6 @@ def test_the_page_has_every_policy() -> None:
         assert f"| `{policy.name}` | {policy.sentence} |" in PAGE
 
 
-def test_every_fault_has_tests() -> None:
-    named = re.findall(r"^- `([\w/.]+)`: ", INTERNALS.partition("\n## Faults, and their tests\n")[2], re.MULTILINE)
-    assert len(named) > 7
-    for path in named:
-        assert (ROOT / "tests" / path).exists(), path
-
-
 def test_the_page_has_the_defaults() -> None:
     rules = PoolSettings(0, BUILT_IN["lru-idle"], 0.0, 0.0, 0.0)
     for words in (

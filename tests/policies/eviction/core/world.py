@@ -1,8 +1,4 @@
-"""A simulated Triton, its memory and some proxies around the core. It checks the invariants after every step.
-
-It keeps independent books of the proxies' leases, Triton's models and the open tickets. So it checks the effects of the
-core's commands and responses, not the core's own state.
-"""
+"""A simulated Triton, its memory and some proxies around the core. It checks the invariants after every step."""
 
 import copy
 from collections.abc import Callable, Mapping

@@ -63,20 +63,19 @@ def advise(subject: PoolUnderReview, trace: Trace | None, target: float = TARGET
 def _fewer(subject: PoolUnderReview, trace: Trace | None, target: float, why: str) -> Advice | None:
     """Return advice to give slices back. None if fewer replicas do not hold the target, or cannot be simulated."""
     setting, found = setting_of_pool(subject.pool, subject.models), subject.found
-    if setting is None or not trace or subject.pool.autoscaling is not None:
+    if setting is None or not trace or subject.pool.autoscaling is not None or not found.work.compute_seconds:
         return None
-    for count in range(1, setting.replicas):
-        then = expect(trace, replace(setting, replicas=count), is_running=True)
-        computing = found.work.compute_seconds / (found.seconds * count)
-        if then.share_warm >= target and then.serves_every_model and computing <= BUSIEST:
-            now = expect(trace, setting, is_running=True)
-            given = [each for each in devices.taken(subject.stack) if each.pool == subject.name]
-            gone = 1 - count / setting.replicas
-            freed = devices.summary(replace(each, count=round(each.count * gone)) for each in given)
-            freed = freed or f"{setting.replicas - count} of its replicas"
-            remark = f"It frees {freed}. Not simulated: queues. Each replica would compute {computing:.0%} of the time."
-            return Advice("fewer replicas", why, subject.change(replicas=count), now, then, remark)
-    return None
+    count = setting.replicas - 1
+    if not count or (computing := found.work.compute_seconds / (found.seconds * count)) > BUSIEST:
+        return None
+    then = expect(trace, replace(setting, replicas=count), is_running=True)
+    if then.share_warm < target or not then.serves_every_model:
+        return None
+    now = expect(trace, setting, is_running=True)
+    given = [each for each in devices.taken(subject.stack) if each.pool == subject.name]
+    freed = devices.summary(replace(each, count=each.count // setting.replicas) for each in given) or "a replica"
+    remark = f"It frees {freed}. Not simulated: queues. Each replica would compute {computing:.0%} of the time."
+    return Advice("fewer replicas", why, subject.change(replicas=count), now, then, remark)
 
 
 def is_compute_short(found: Pressures) -> bool:

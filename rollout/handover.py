@@ -77,8 +77,9 @@ def to_helm(kube: Kubectl, live: Sequence[KubernetesObject], marks: Mapping[str,
     """Give objects to a Helm release with its marks, whichever engine had them. No pod sees a change. In a namespace
     that someone else made, their labels stay theirs: otherwise Helm would remove them."""
     for item in live:
-        is_ours = (item["metadata"].get("labels") or {}).get(PART_OF) == "tidegate"
-        fields = {"managedFields": managed_fields.of_engine(item, "helm", "Apply")} if is_ours else {}
+        labels = item["metadata"].get("labels") or {}
+        is_theirs = item["kind"] == "Namespace" and labels.get(PART_OF) != "tidegate"
+        fields = {} if is_theirs else {"managedFields": managed_fields.of_engine(item, "helm", "Apply")}
         _patch(kube, item, {**marks, **fields})
 
 

@@ -10,7 +10,8 @@ SHORT = 4096  # Bytes that can wait. They are not counted, so longer data is wri
 
 
 class BatchingTransport:
-    """Writes short data at the end of the turn. Any other use of the transport writes the waiting data first."""
+    """Writes short data at the end of the turn. Any other use of the transport, except to pause and resume reading,
+    writes the waiting data first."""
 
     def __init__(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -18,6 +19,10 @@ class BatchingTransport:
         self._waiting = b""
 
     def write(self, data: bytes) -> None:
+        if len(data) > SHORT:
+            self._flush()
+            self._transport.write(data)
+            return
         if not self._waiting:
             self._soon(self._flush)
         self._waiting += data
@@ -30,5 +35,6 @@ class BatchingTransport:
             self._transport.write(data)
 
     def __getattr__(self, name: str) -> Any:
-        self._flush()
+        if name not in ("pause_reading", "resume_reading"):
+            self._flush()
         return getattr(self._transport, name)

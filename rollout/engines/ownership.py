@@ -79,7 +79,7 @@ _MAKES_PODS: Final = (
     "AutoscalingRunnerSet", "CronWorkflow", "EphemeralRunnerSet", "Rollout", "RunnerDeployment", "RunnerSet",
     "ScaledJob",
 )  # fmt: skip
-"""Custom resources, such as KEDA's and of CI runners, that make pods later, so that their namespace has none now."""
+"""Custom resources of KEDA and CI runners that create pods later: their namespace can have none now."""
 
 
 def owner_of(kube: Kubectl, stack: StackId) -> Owner | None:
@@ -120,7 +120,8 @@ def ensure_owner(kube: Kubectl, stack: StackId, engine: str, *, adopt: bool = Fa
         "helm": f"{stack.name} was brought up with Helm, as release {name} in namespace {of}.",
         "pulumi": f"{stack.name} was brought up with Pulumi.",
         "kubectl": f"{stack.name} was brought up with kubectl, or by a GitOps controller.",
-        "": f"The namespace {stack.namespace} already exists, and Tidegate did not create it.",
+        "": f"The namespace {stack.namespace} already exists, and Tidegate did not create it. It is in use, or "
+        "you cannot list its objects.",
     }[owner.engine]
     raise CommandError(f"{whose}\n    {_how_to_move(owner, stack, engine, kube.context)}")
 

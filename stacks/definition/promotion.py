@@ -27,6 +27,6 @@ class Promotion(Conditional):
     """Groups that may. Without principals and groups, the writers of the server's repository may, or else all
     callers."""
     separation_of_duties: bool = False
-    """Whether the person who registered a version cannot promote it."""
+    """Whether the person who registered a version must not promote it."""
     soak_hours: Annotated[float, Field(ge=0.1, le=8760)] | None = None
     """Hours that a version must have served in `from` without an error."""

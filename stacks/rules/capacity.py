@@ -142,7 +142,7 @@ def node_selectors_leave_the_placement_alone(stack: Stack) -> Iterator[Problem]:
                 yield stack.source.problem((*path, "nodeSelector", key), what, do=do)
 
 
-@stack_rule("`idleSeconds` is longer than a lease")
+@stack_rule("`idleSeconds` is not shorter than a lease")
 def models_stay_idle_longer_than_a_lease(stack: Stack) -> Iterator[Problem]:
     """A model in use would count as idle before its lease ends."""
     for _, server, pool in stack.pools():

@@ -61,7 +61,7 @@ def no_two_data_planes_have_one_api_server(definition: Definition) -> Iterator[P
             other = seen.setdefault(cidr, plane.name)
             if other != plane.name and ipaddress.ip_network(cidr).num_addresses == 1:  # two can be in one range
                 what = f'data planes "{other}" and "{plane.name}" have one API server, {cidr}'
-                why = "Eviction policies of one of them cannot verify the proxies, so on-demand models answer 503."
+                why = "If they are two clusters, policies of one cannot verify proxies: on-demand models answer 503."
                 shows = f"`kubectl --context {plane.context_name} get endpointslices kubernetes -n default` shows"
                 do = f"Set network.apiServer in each data plane: {shows} the addresses of {plane.name}."
                 yield stack.source.problem(("network", "apiServer"), what, why, do)

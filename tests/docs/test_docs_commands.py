@@ -127,7 +127,7 @@ def test_every_other_line_runs_a_known_program() -> None:
             if words[2] == "tidegate_eviction":
                 assert words[3] in typer.main.get_command(eviction).commands, (page, line)  # type: ignore[attr-defined]
         else:
-            assert words[0].lstrip("(") in PROGRAMS or words[0].startswith(("POD=$(", "OLD=$(", "#")), (page, line)
+            assert words[0].lstrip("(") in PROGRAMS or words[0].startswith(("POD=$(", "#")), (page, line)
 
 
 def test_docs_cli_is_what_make_writes() -> None:

@@ -97,13 +97,13 @@ def test_an_engine_takes_a_namespace_of_another_owner_only_if_nothing_runs_there
     assert ownership.owner_for_up(used, stack, engine, adopt=True) == ownership.UNOWNED
 
 
-@pytest.mark.parametrize(("labels", "is_handed_over"), [({}, False), (OURS, True)])
-def test_helm_gets_no_label_of_a_namespace_that_someone_else_made(labels: Object, is_handed_over: bool) -> None:
-    namespace = made("Namespace", "tidegate-dev", labels=labels, managedFields=by("kubectl"), resourceVersion="1")
+@pytest.mark.parametrize(("kind", "labels"), [("Namespace", {}), ("Namespace", OURS), ("Deployment", {})])
+def test_helm_gets_no_label_of_a_namespace_that_someone_else_made(kind: str, labels: Object) -> None:
+    namespace = made(kind, "tidegate-dev", labels=labels, managedFields=by("kubectl"), resourceVersion="1")
     patches: list[str] = []
     kube: Any = SimpleNamespace(run=lambda *arguments: patches.append(arguments[-1]))
     handover.to_helm(kube, [namespace], {"labels": {}})
-    assert ["managedFields" in patch for patch in patches] == [is_handed_over]
+    assert ["managedFields" in patch for patch in patches] == [(kind, labels) != ("Namespace", {})]
 
 
 @pytest.fixture

@@ -164,7 +164,9 @@ def _preloaded(plane: "PlaneOverview") -> dict[str, str]:
         for pool, state in places if model.loading == "preload" else ():
             at = f"{model.server}/{pool}", model.model
             nearest[at] = "resident" if state == "resident" else nearest.get(at, state)
-    states = {pool: [state for (at, _), state in nearest.items() if at == pool] for pool, _ in nearest}
+    states: dict[str, list[str]] = {}
+    for (pool, _), state in nearest.items():
+        states.setdefault(pool, []).append(state)
     return {pool: f"preload  {_counted(of_it)}" for pool, of_it in states.items()}
 
 

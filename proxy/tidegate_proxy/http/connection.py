@@ -134,6 +134,10 @@ class ClientConnection(Caller):
         except Exception as error:  # asyncio would cut the connection
             self._refuse(not_parsed(error))
 
+    def eof_received(self) -> None:
+        """Write what waits, because the transport closes next: a caller can half-close after its request."""
+        self.transport.is_closing()  # any use of a BatchingTransport writes
+
     def _receive_much(self, data: bytes) -> None:
         self.count_at_once(len(data))
         self._rest += data
@@ -143,6 +147,12 @@ class ClientConnection(Caller):
 
     def _read_on(self) -> None:
         """Parse as much of the waiting data as can be answered now, a limited number of requests in each turn."""
+        try:
+            self._read_waiting()
+        except Exception as error:  # the loop would only log it
+            self._refuse(not_parsed(error))
+
+    def _read_waiting(self) -> None:
         begun = 0
         while self._rest and not (
             self._queue or self._awaits_turn or self._discards_input or self.transport.is_closing()

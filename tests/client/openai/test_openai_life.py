@@ -1,8 +1,4 @@
-"""A language model from a registration to production and back: real MLflow and S3, proxies, and Dynamo with its mocker.
-
-Dynamo loads the published directories. Its mocker draws words at random, even at temperature 0, but every word of a
-version has the same text.
-"""
+"""A language model from a registration to production and back: real MLflow, S3, proxies, and Dynamo with its mocker."""
 
 import json
 import re

@@ -30,6 +30,12 @@ cut_short = raw(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", end="clos
 broken = Mock(side_effect=ZeroDivisionError("a defect"))
 
 
+async def test_a_caller_that_half_closes_its_connection_gets_the_response(caller: Caller) -> None:
+    await caller.send(request("/whoami", method="GET"))
+    caller.writer.write_eof()
+    assert (await caller.reply()).status == 200
+
+
 async def test_a_call_waits_for_the_answer_of_a_request_that_the_application_still_works_on(
     here: RunningProxy, caller: Caller
 ) -> None:

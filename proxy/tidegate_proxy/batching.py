@@ -17,12 +17,9 @@ class BatchingTransport:
         self._transport = cast(asyncio.Transport, transport)
         self._soon = asyncio.get_running_loop().call_soon
         self._waiting = b""
+        self.pause_reading, self.resume_reading = self._transport.pause_reading, self._transport.resume_reading
 
     def write(self, data: bytes) -> None:
-        if len(data) > SHORT:
-            self._flush()
-            self._transport.write(data)
-            return
         if not self._waiting:
             self._soon(self._flush)
         self._waiting += data
@@ -35,6 +32,5 @@ class BatchingTransport:
             self._transport.write(data)
 
     def __getattr__(self, name: str) -> Any:
-        if name not in ("pause_reading", "resume_reading"):
-            self._flush()
+        self._flush()
         return getattr(self._transport, name)

@@ -1,8 +1,4 @@
-"""Real Dynamo frontends and workers, as declared, find each other through a real API server.
-
-kwok simulates the pods, so that Kubernetes' controllers create their EndpointSlices. For each pod the test runs the
-process of its container, with its command, variables, and account token. Only the addresses are those of this machine.
-"""
+"""Real Dynamo frontends and workers find each other through a real API server. Only their pods are simulated."""
 
 import http.client
 import json

@@ -2,6 +2,7 @@ import re
 from pathlib import Path
 
 from rollout.tools.pins import module_version
+from stacks.validate import read_definition
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -21,6 +22,12 @@ def test_the_versions_are_those_that_the_tests_use() -> None:
         "KEDA": keda[1],
         "NVIDIA": dynamo[1],
     }
+
+
+def test_the_picture_of_the_definition_has_its_stacks() -> None:
+    shown = re.findall(">([^<]+)</text>", (ROOT / "docs/pictures/definition.svg").read_text("utf-8"))
+    for stack in read_definition(ROOT / "stacks/inference.yaml").stacks:
+        assert {stack.name, stack.namespace, f"Cluster {stack.data_plane.name}"} <= {*shown}
 
 
 def test_the_readme_fits_on_a_few_screens() -> None:

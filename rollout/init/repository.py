@@ -46,7 +46,7 @@ def write_repository(folder: Path, outcome: ExitStatus, gpu: str | None = None, 
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, "utf-8")
     if not _git(folder, "rev-parse", "--show-toplevel"):
-        _git(folder, "init", "--quiet")
+        _git(folder, "init", "--quiet", "--initial-branch=main")
     _print_next_steps(folder, requirement)
 
 

@@ -170,6 +170,9 @@ class Proxy:
         while True:
             await asyncio.sleep(1.0)
             now = monotonic()
-            for connection in list(self.http.connections):
-                connection.end_if_late(now, KEEP_ALIVE_SECONDS, HEAD_SECONDS)
-            self.grpc.look()
+            try:
+                for connection in list(self.http.connections):
+                    connection.end_if_late(now, KEEP_ALIVE_SECONDS, HEAD_SECONDS)
+                self.grpc.look()
+            except Exception:  # the next sweep goes on
+                log.exception("the sweep of connections failed")

@@ -1,9 +1,4 @@
-"""The images of a node, all in the cache before the tests create a namespace. They need no image registry.
-
-Stand-ins and single programs are directories that become archives. A real builder builds the project's images from
-their Dockerfiles, on a base like `python:3.11-slim`: a Python with pip, a shell, and no compiler. The base has the
-Python that runs the tests. Packages come through pip with this machine's configuration.
-"""
+"""The images of a node, all in the cache before the tests create a namespace. They need no image registry."""
 
 import configparser
 import hashlib

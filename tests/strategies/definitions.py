@@ -1,8 +1,4 @@
-"""Any valid definition, as the tree of its YAML file.
-
-The values fulfil the rules by construction. References name existing items, weights sum to 100, and every data plane
-has the GPUs that its environments request.
-"""
+"""Any valid definition, as the tree of its YAML file. The values fulfil the rules by construction."""
 
 import json
 from collections.abc import Sequence

@@ -317,11 +317,11 @@ class ClientConnection(Caller):
 
     def on_headers_complete(self) -> None:
         """Create the request, and start it if it is its turn."""
-        self._in_head = False
         self._body_bytes = 0
         self._chunk_at = None
         headers, self._headers = self._headers, []  # trailers come next
         if self._discards_input:
+            self._in_head = False
             return
         if len(headers) > MOST_NAMES_AND_VALUES:
             raise too_long_a_head()
@@ -342,7 +342,7 @@ class ClientConnection(Caller):
             self._shape = None if self.is_unknown else request.shape
             if self._shape is not None:
                 self._shape.learn()
-        before, self._last = self._last, request
+        before, self._last, self._in_head = self._last, request, False
         is_next = before is None or before.response_complete
         if is_next and not self._writing_paused:
             self._active = request
@@ -428,8 +428,11 @@ class ClientConnection(Caller):
     def _start(self, request: _Request) -> None:
         if not request.response_complete:
             self._active = request
-            request.start()
-            request.flush_request()
+            try:
+                request.start()
+                request.flush_request()
+            except Exception as error:  # the loop would only log it
+                request.refuse(not_parsed(error))
 
     def close(self) -> None:
         """Close after the unsent data is written. Cut the connection if the caller stops reading."""
@@ -483,7 +486,7 @@ class ClientConnection(Caller):
             # Answer the earlier requests. Then the connection ends.
             self._discards_input = True
             last.keep_alive = False
-            if not last.body.complete or problem.type is ProblemType.INTERNAL:
+            if not last.body.complete or (problem.type is ProblemType.INTERNAL and not self._in_head):
                 last.refuse(problem)
             elif self._active is not None:
                 self._active.flush_request()

@@ -303,6 +303,8 @@ class HttpRequest(HeadedRequest):
             body.hold(False)
         if self._task is not None:  # otherwise the caller's connection flushes after it has parsed the data
             self.flush_request()
+        if self._is_held:  # the caller does not read an earlier response
+            self._listen()
 
     def flush_request(self) -> None:
         """Send the buffered body, or count its memory if there is no connection yet."""

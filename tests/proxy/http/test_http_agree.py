@@ -1,8 +1,4 @@
-"""The fast path and the slow path give the same responses, whatever is cached and however the bytes arrive.
-
-Each request is sent on separate connections: with nothing cached, as the second request of its kind (with credential
-and connection known), and in pieces. Caller and replica must see the same, and counters must agree.
-"""
+"""The fast path and the slow path give the same responses, whatever is cached and however the bytes arrive."""
 
 import asyncio
 import json

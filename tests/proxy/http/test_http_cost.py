@@ -40,7 +40,7 @@ async def come(protocol: Any, data: bytes) -> None:
     await asyncio.sleep(0)  # it writes at the end of the turn
 
 
-@pytest.mark.parametrize(("path", "body", "most"), [(PATH, BODY, 1840), ("/predict", ENVELOPE % BODY, 1990)])
+@pytest.mark.parametrize(("path", "body", "most"), [(PATH, BODY, 1845), ("/predict", ENVELOPE % BODY, 2000)])
 async def test_a_call_with_everything_cached_takes_at_most_this_many_instructions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, body: bytes, most: int
 ) -> None:

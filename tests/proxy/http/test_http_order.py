@@ -30,7 +30,7 @@ cut_short = raw(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", end="clos
 broken = Mock(side_effect=ZeroDivisionError("a defect"))
 
 
-async def test_a_caller_that_half_closes_its_connection_gets_the_response(caller: Caller) -> None:
+async def test_a_caller_that_half_closes_its_connection_gets_a_response_that_is_ready(caller: Caller) -> None:
     await caller.send(request("/whoami", method="GET"))
     caller.writer.write_eof()
     assert (await caller.reply()).status == 200
@@ -205,6 +205,20 @@ async def test_an_internal_error_while_a_request_is_received_is_a_response_too(
         reply = await caller.reply()
     assert (reply.status, reply.problem) == (500, "internal")
     assert "ZeroDivisionError: a defect" in caplog.text
+
+
+async def test_an_internal_error_in_the_next_request_leaves_the_call_in_progress(
+    here: RunningProxy, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = asyncio.Event()
+    here.replica.act = answering(go_on=go_on)
+    await caller.send(request())
+    await until(lambda: here.replica.asked)
+    monkeypatch.setattr(HttpRequest, "__init__", broken)
+    await caller.send(request())
+    await asyncio.sleep(0.05)
+    go_on.set()
+    assert (await caller.reply()).status == 200
 
 
 async def test_a_defect_in_a_queued_call_affects_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

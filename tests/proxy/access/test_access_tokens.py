@@ -48,7 +48,7 @@ async def test_a_token_of_a_known_issuer_names_its_principal(
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"aud": "tidegate-prod"}, f"audience {AUDIENCE}"),
+        ({"aud": "tidegate-prod"}, f"Get one for {AUDIENCE}"),
         ({"aud": []}, "`aud`"),
         ({"aud": None}, "`aud`"),
         ({"exp": None}, "`exp`"),

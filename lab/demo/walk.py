@@ -68,7 +68,7 @@ def to_try(platform: LocalEnvironment, seen: Prometheus | None = None) -> str:
     proxy, key = platform.proxies[0], platform.keys[CALLER]
     variables = {
         "TIDEGATE_URL": f"http://{proxy.http}",
-        "DOMINO_INFERENCE_PROXY": proxy.http,
+        "DOMINO_INFERENCE_PROXY": f"http://{proxy.http}",
         "TIDEGATE_GRPC": proxy.grpc,
         "TIDEGATE_API_KEY": key,
     }

@@ -84,8 +84,8 @@ def _of_pool(definition: Definition, subject: PoolUnderReview, advice: Advice, t
         yield f"  expected {_expected(advice.now)}{then} (the same calls, simulated)"
     if advice.remark:
         yield f"  note     {advice.remark}"
-    planes = [each for each in definition.stacks if each.environment.name == subject.stack.environment.name]
-    if advice.kind == "fewer replicas" and len(planes) > 1:
+    planes = sum(each.environment.name == subject.stack.environment.name for each in definition.stacks)
+    if advice.kind == "fewer replicas" and planes > 1:
         yield "  note     This changes every data plane of the environment. First run `tidegate advise` for each."
 
 

@@ -117,9 +117,6 @@ def record(prometheus: Prometheus, hours: float, now: float) -> Recording:
     if not seen.calls:
         raise no_calls(f"{prometheus.url}{_matching(prometheus)} in the last {hours:g} hours")
     late = counters.begun - start
-    if late > _GAP_SECONDS:  # the trace begins with the data: else its rates would be too low
-        for key, moments in seen.calls.items():
-            seen.calls[key] = array("d", (max(0.0, at - late) for at in moments))
     lost = [f"the first {late / HOUR:.1f} of these {hours:g} hours, which Prometheus does not have"]
     recording = _of_one_namespace(seen, lost if late > _GAP_SECONDS else [])
     if copies:

@@ -141,6 +141,6 @@ def has_soaked(source: str, number: int, hours: float, records: Records, failure
         do = f"call it there, run `tidegate status {records[0].model} --environment {source}`, and try again"
         raise RefusedError(what, why="the inference server there has no statistics of it", do=do)
     if failures:
-        what = f"version {number} failed in {source}, on this many calls: {failures}"
+        what = f"calls of version {number} failed in {source}: {failures}"
         do = "read the log of the inference server there. A reload of the model resets the count"
         raise RefusedError(what, why="the definition requires hours without errors", do=do)

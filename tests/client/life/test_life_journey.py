@@ -127,7 +127,7 @@ def test_a_version_whose_calls_fail_in_dev_does_not_come_into_prod(world: World,
     with pytest.raises(TidegateError):
         client.infer_json("soaked", bad)
     asks(soak_hours=1e-9)
-    with pytest.raises(RefusedError, match=f"version {number} failed in dev, on this many calls: 1"):
+    with pytest.raises(RefusedError, match=f"calls of version {number} failed in dev: 1"):
         promote(context, "soaked", "prod")
     asks(separation_of_duties=True)  # anna registered it
     assert promote(context, "soaked", "prod").version == number

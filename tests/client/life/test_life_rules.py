@@ -109,7 +109,7 @@ BACK = record("rollback", 1, 2, 1, "dev")
     [
         ([DEPLOYED], 24, 0, [], ""),
         ([DEPLOYED], 25, 0, [], r"24\.0 hours of the required 25"),
-        ([DEPLOYED], 24, 3, [], "version 2 failed in dev, on this many calls: 3"),
+        ([DEPLOYED], 24, 3, [], "calls of version 2 failed in dev: 3"),
         ([DEPLOYED], 24, None, [], "unknown whether"),
         ([DEPLOYED], 24, 0, ["records/x.json"], r"records/x\.json cannot be read"),
         ([DEPLOYED, BACK], 2, 0, [], r"1\.0 hours of the required 2"),

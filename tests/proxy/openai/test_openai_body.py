@@ -121,7 +121,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("body", "why", "kind"), REFUSED, ids=range(len(REFUSED)))
 def test_a_body_without_a_known_model_or_too_slow_to_read_is_refused(body: bytes, why: str, kind: ProblemType) -> None:
-    with pytest.raises(Problem, match=why) as refused:
+    with pytest.raises(Problem, match=why or None) as refused:
         asked(body, "1")
     assert refused.value.type is kind
 

@@ -181,7 +181,8 @@ def _parsed(path: Path, lines: io.TextIOWrapper) -> Trace:
             raise SimulationError(f"{path}:{number}: {error}") from None
     if not seconds:
         raise SimulationError(f"{path}: the trace has no requests. Add lines `time_ms,id`.")
-    return Trace(tuple(models), seconds, which)
+    # A recorder's clock may count from 1970, or from hours before its data.
+    return Trace(tuple(models), array("d", (at - seconds[0] for at in seconds)), which)
 
 
 def _request(line: str) -> tuple[float, str]:

@@ -21,7 +21,7 @@ def read(tmp_path: Path, text: str | bytes) -> Trace:
 
 
 def test_a_trace_has_the_content_of_its_lines(tmp_path: Path) -> None:
-    trace = read(tmp_path, f"# models\n\n{MODELS}0,a\n 1500 , b \n1500,a\n")
+    trace = read(tmp_path, f"# models\n\n{MODELS}1793707200000,a\n 1793707201500 , b \n1793707201500,a\n")
     a, b = trace.models
     assert (a.name, a.footprint_bytes, a.load_seconds, a.warm_seconds) == ("a", 10_000_000, 0.2, 0.1)
     assert b.footprint_bytes == 500_000
@@ -93,7 +93,7 @@ def test_written_text_is_read_back(
     name: str,
 ) -> None:
     folder = tmp_path_factory.mktemp("trace")
-    asked = sorted((time / 1e3, which % len(models)) for time, which in requests)
+    asked = sorted((time / 1e3, which % len(models)) for time, which in [(0, 0), *requests])
     trace = trace_of(asked, *((size * 1000, load / 1e3, warm / 1e3) for size, load, warm in models))
     write_trace(trace, folder / name, "made by a test")
     again = read_trace(folder / name)

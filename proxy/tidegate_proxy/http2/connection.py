@@ -7,10 +7,9 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Generic, cast
 
-from hpack.exceptions import HPACKError
-
 from . import frames as h2
 from .frames import Fields, Http2Error, MalformedHeadersError, Understood, frame
+from .header_reader import HeaderReader, too_long_headers
 from .sending import Sender, Stream
 
 MOST_CONTINUATIONS = 16  # Parts of a header block.
@@ -42,7 +41,7 @@ class Http2Connection(Sender, Generic[Understood]):
         self.most_streams = h2.LARGEST_WINDOW  # How many simultaneous streams the peer allows.
         self._own = {h2.INITIAL_WINDOW_SIZE: self.stream_window, h2.MAX_FRAME_SIZE: h2.OWN_FRAME, **own}
         self._preface = preface
-        self._headers = h2.HeaderReader(parse_fields, self.most_head_bytes)
+        self._headers = HeaderReader(parse_fields, self.most_head_bytes)
         self._rest = b""
         self._data_stream = 0
         self._data_left = 0
@@ -244,19 +243,17 @@ class Http2Connection(Sender, Generic[Understood]):
         number, first, parts = self._open_block
         parts.append(payload)
         if sum(map(len, parts)) > self.most_head_bytes or len(parts) > MOST_CONTINUATIONS:
-            raise h2.too_long_headers(self.most_head_bytes)
+            raise too_long_headers(self.most_head_bytes)
         if flags & h2.END_HEADERS:
             self._open_block = None
             self._take_block(number, b"".join(parts), bool(first & END_STREAM))
 
     def _take_block(self, number: int, block: bytes, end: bool) -> None:
         if len(block) > self.most_head_bytes:
-            raise h2.too_long_headers(self.most_head_bytes)
+            raise too_long_headers(self.most_head_bytes)
         stream = self.streams.get(number)
         try:
             head = self._headers.read(block)
-        except HPACKError:
-            raise Http2Error(h2.COMPRESSION_ERROR, "the headers cannot be decompressed") from None
         except MalformedHeadersError:
             if stream is None and self._is_idle(number):
                 self._note_opened(number)

@@ -67,15 +67,6 @@ def test_streams_of_unauthenticated_callers_have_a_limited_share_of_memory(small
     assert held(small) == 0
 
 
-def test_a_block_of_headers_changes_the_size_of_their_table_twice_at_most() -> None:
-    reader = h2.HeaderReader(lambda fields: fields, h2.MOST_HEAD_BYTES)
-    small, large, field = b"\x20", b"\x3f\xe1\x1f", b"\x82"
-    assert reader.read(small + large + field) == [(b":method", b"GET")]
-    for block in (small * 3 + field, large * 3 + field, small * 32_000, (small + large) * 2):
-        with pytest.raises(h2.Http2Error, match="too many table size updates"):
-            reader.read(block)
-
-
 def test_the_call_whose_cancelling_ends_its_connection_ends_too(one: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(h2, "MOST_CONTROL_FRAMES", 3)
     monkeypatch.setattr(h2, "CONTROL_SECONDS", 60.0)  # Even on a slow machine the count is not reset during the test.

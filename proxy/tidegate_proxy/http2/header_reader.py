@@ -1,0 +1,145 @@
+"""Reads header blocks that are compressed by HPACK (RFC 7541).
+
+The library `hpack` takes several times as long for a block. Its tables are used here.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from itertools import chain
+from typing import Generic
+
+from hpack.exceptions import HPACKDecodingError
+from hpack.huffman_table import decode_huffman
+from hpack.table import HeaderTable
+
+from .frames import COMPRESSION_ERROR, ENHANCE_YOUR_CALM, Fields, Http2Error, Understood
+
+_STATIC = HeaderTable.STATIC_TABLE
+_MOST_TABLE = HeaderTable.DEFAULT_SIZE  # Bytes of a dynamic table: this end announces no other limit.
+_ENTRY_BYTES = 32  # Overhead of a table's entry, and of a field of a block (RFC 7541, 4.1, and RFC 9113, 6.5.2).
+_MOST_RESIZES = 2  # Table size updates at the start of a block (RFC 7541, 4.2).
+_MOST_KEPT = 8192  # Bytes of cached blocks and their decoded fields.
+_LONGEST_KEPT = 4096  # The same for one block.
+_KEPT_BYTES = 512  # Overhead of a cached block.
+_LONGEST_NUMBER = 5  # Bytes after the first one.
+
+
+class HeaderReader(Generic[Understood]):
+    """Decompresses the header blocks of one peer, and converts their fields with `parse_fields`.
+
+    `most_bytes` limits the fields of a block: names, values, and 32 bytes for each field (RFC 9113, 6.5.2).
+
+    Peers often repeat a block byte by byte, so results are cached until the table that they refer to changes.
+    """
+
+    def __init__(self, parse_fields: Callable[[Fields], Understood], most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._parse_fields = parse_fields
+        self._table: deque[tuple[bytes, bytes]] = deque()  # The newest entry is first.
+        self._table_bytes = 0
+        self._most_table_bytes = _MOST_TABLE
+        self._kept: dict[bytes, Understood] = {}
+        self._kept_bytes = 0
+        self.bytes_read = 0  # Of all blocks that were not cached.
+
+    def read(self, block: bytes) -> Understood:
+        """Return a block's converted fields. Raises MalformedHeadersError. Also raises Http2Error, after which the
+        reader cannot be used."""
+        found = self._kept.get(block)
+        if found is not None:
+            return found
+        self.bytes_read += len(block)
+        try:
+            fields, is_same = self._decode(block)
+        except (IndexError, HPACKDecodingError):
+            raise Http2Error(COMPRESSION_ERROR, "the headers cannot be decompressed") from None
+        if not is_same:
+            self._forget()
+        found = self._parse_fields(fields)
+        if is_same and (size := len(block) + sum(map(len, chain(*fields)))) <= _LONGEST_KEPT:
+            self._kept_bytes += size + _KEPT_BYTES
+            if self._kept_bytes > _MOST_KEPT:
+                self._forget()
+                self._kept_bytes = size + _KEPT_BYTES
+            self._kept[block] = found
+        return found
+
+    def _forget(self) -> None:
+        self._kept.clear()
+        self._kept_bytes = 0
+
+    def _decode(self, block: bytes) -> tuple[Fields, bool]:
+        """Return a block's fields, and whether the table is the same as before."""
+        fields: Fields = []
+        at, left, resizes, is_same = 0, self._most_bytes, 0, True
+        while at < len(block):
+            first = block[at]
+            if first & 0x80:  # an entry (6.1)
+                index, at = _number(block, at, 0x7F)
+                field = self._entry(index)
+            elif first & 0xE0 == 0x20:  # a new size of the table (6.3)
+                resizes += 1
+                size, at = _number(block, at, 0x1F)
+                if fields or resizes > _MOST_RESIZES or size > _MOST_TABLE:
+                    raise HPACKDecodingError
+                self._most_table_bytes, is_same = size, False
+                self._evict()
+                continue
+            else:  # a value with or without a new entry (6.2)
+                index, at = _number(block, at, 0x3F if first & 0x40 else 0x0F)
+                if index:
+                    name = self._entry(index)[0]
+                else:
+                    name, at = _string(block, at)
+                value, at = _string(block, at)
+                field = name, value
+                if first & 0x40:
+                    self._table.appendleft(field)
+                    self._table_bytes += len(name) + len(value) + _ENTRY_BYTES
+                    is_same = False
+                    self._evict()
+            left -= len(field[0]) + len(field[1]) + _ENTRY_BYTES
+            if left < 0:
+                raise too_long_headers(self._most_bytes)
+            fields.append(field)
+        return fields, is_same
+
+    def _entry(self, index: int) -> tuple[bytes, bytes]:
+        if index <= len(_STATIC):
+            if index == 0:
+                raise HPACKDecodingError
+            return _STATIC[index - 1]
+        return self._table[index - len(_STATIC) - 1]
+
+    def _evict(self) -> None:
+        while self._table_bytes > self._most_table_bytes:
+            name, value = self._table.pop()
+            self._table_bytes -= len(name) + len(value) + _ENTRY_BYTES
+
+
+def too_long_headers(most: int) -> Http2Error:
+    """Return the error for a peer whose headers exceed `most` bytes."""
+    return Http2Error(ENHANCE_YOUR_CALM, f"the headers are too long: the limit is {most} bytes, decompressed")
+
+
+def _number(block: bytes, at: int, mask: int) -> tuple[int, int]:
+    """Return the number whose first byte has these bits, and the position after it (5.1)."""
+    number = block[at] & mask
+    if number < mask:
+        return number, at + 1
+    for place in range(_LONGEST_NUMBER):
+        byte = block[at + 1 + place]
+        number += (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            return number, at + 2 + place
+    raise HPACKDecodingError
+
+
+def _string(block: bytes, at: int) -> tuple[bytes, int]:
+    """Return the string at a position, and the position after it (5.2)."""
+    is_short = block[at] & 0x80
+    length, at = _number(block, at, 0x7F)
+    end = at + length
+    if end > len(block):
+        raise HPACKDecodingError
+    return (decode_huffman(block[at:end]) if is_short else block[at:end]), end

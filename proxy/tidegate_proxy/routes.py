@@ -109,15 +109,12 @@ class Alias(_ConfigLookup):
             raise ValueError(f"the parameter {parameter} of the model's configuration is not the number of a version")
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Sequences(_ConfigLookup):
     """Whether one model on one server keeps sequences."""
 
-    __slots__ = ("is_old", "known")
-
-    def __init__(self, model: str, pool: Pool, kind: ServerKind) -> None:
-        super().__init__(model, pool, kind)
-        self.known: bool | None = None  # None while unknown.
-        self.is_old = False  # Whether tables have changed since the query.
+    known: bool | None = None  # None while unknown.
+    is_old: bool = False  # Whether tables have changed since the query.
 
     def ask_again(self) -> None:
         """Query again in the background. The known value holds until then."""
@@ -272,5 +269,4 @@ class Routes:
         return () if route is None else (route,)
 
     def of_server(self, server: str | None) -> Sequence[Route]:
-
         return [each for (at, name), each in self._by_server.items() if server in (None, at) and name == each.name]

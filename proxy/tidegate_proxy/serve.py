@@ -70,10 +70,8 @@ class Proxy:
         await self._accept(listeners["http"], self.http.connection, self.config.tls)
         registry = CollectorRegistry()
         registry.register(MeterCollector(self.shared, self.config))
-        self._admin = AdminThread(
-            make_admin(lambda: self.why_not_ready, servers.why_not_ready, servers.not_loaded, registry, self.meter),
-            listeners["admin"],
-        )
+        admin = make_admin(lambda: self.why_not_ready, servers, registry, self.meter)
+        self._admin = AdminThread(admin, listeners["admin"])
         self._admin.start()
         self.grpc = GrpcServer(self.shared, servers, self.layout.upstream_ca)
         await self._accept(listeners["grpc"], self.grpc.connection, self.config.grpc_tls)

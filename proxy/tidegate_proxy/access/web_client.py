@@ -235,7 +235,6 @@ def _principal(response: Mapping[str, Any]) -> Principal | None:
     name = response.get("canonicalName")
     if not is_name(name):
         raise NoAnswer("the response has no canonicalName")
-
     return Principal(name, frozenset(), DOMINO)
 
 

@@ -376,10 +376,6 @@ class ClientConnection(Caller):
 
     # --- for the sweep, and when the proxy stops
     @property
-    def is_idle(self) -> bool:
-        return not self._in_head and (self._last is None or self._last.response_complete)
-
-    @property
     def is_answering(self) -> bool:
         """Whether a request with a complete head is in progress."""
         return self._last is not None and not self._last.response_complete
@@ -391,7 +387,7 @@ class ClientConnection(Caller):
             self._refuse(Problem(ProblemType.SLOW, why))
         elif self.unsent > MOST_UNSENT or self.booking.size > self.base_bytes:
             self._hold()
-        elif self.is_idle and now - self.last_heard > idle_seconds:
+        elif not (self._in_head or self.is_answering) and now - self.last_heard > idle_seconds:
             self.close()
 
     def shut_down(self) -> None:
@@ -470,9 +466,8 @@ class ClientConnection(Caller):
         """Read from the caller, unless there is data to be processed or sent first."""
         last = self._last
         held = last is not None and last.body.is_held and not last.response_complete
-        pause = (
-            bool(held or self._queue or self._rest or self._writing_paused or self.is_bulk) and not self._discards_input
-        )
+        waits = held or self._queue or self._rest or self._writing_paused or self.is_bulk
+        pause = bool(waits) and not self._discards_input
         if pause != self._reading_paused:
             self._reading_paused = pause
             (self.wire.pause_reading if pause else self.wire.resume_reading)()

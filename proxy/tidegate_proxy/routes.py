@@ -116,8 +116,8 @@ class Sequences(_ConfigLookup):
 
     def ask_again(self) -> None:
         """Query again in the background. The known value holds until then."""
-        self.is_old = False
         self._look(monotonic(), self._take)
+        self.is_old = self._querying is None  # a query has just ended, so a later call queries again
 
     async def find(self, seconds: float) -> bool | None:
         """Return whether the model keeps sequences. None if no replica responds within `seconds`. Requests that come

@@ -4,7 +4,7 @@ import json
 import os
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,8 +18,6 @@ from .names import nearest_of
 ENVIRONMENTS = "TIDEGATE_ENVIRONMENTS"  # path of `environments.json`, which `tidegate environments` writes for an admin
 DATASETS = "TIDEGATE_DATASETS"  # mount points of datasets: `models=/mnt/models,others=/mnt/others`
 DOMINO_API = "DOMINO_API_PROXY"  # Domino's API inside a run, where it needs no credential
-DOMINO_ROOTS = ("/domino/datasets/local", "/mnt/data", "/domino/datasets", "/mnt/imported/data")
-"""Mount points of a project's datasets in Domino: file-system projects, Git projects, and the imports of both."""
 _ANSWER_SECONDS = 10.0
 _ANSWER_BYTES = 1 << 20
 
@@ -30,6 +28,8 @@ class Mounts:
 
     datasets: Mapping[str, Path] = field(default_factory=dict)
     domino_api: str | None = None
+    domino_roots: Sequence[str] = ("/domino/datasets/local", "/mnt/data", "/domino/datasets", "/mnt/imported/data")
+    """Mount points of a project's datasets in Domino: file-system projects, Git projects, and the imports of both."""
 
 
 def load(path: Path | None = None) -> Environments:
@@ -102,7 +102,7 @@ def folder_of(location: DatasetLocation, environment: str, plane: str, known: En
         raise nowhere(f"{unnamed}, and {DOMINO_API} is not set because this is not a Domino run")
     else:
         name = _domino_name(location.domino_dataset_id, mounted.domino_api)
-        roots, called = [Path(root, name) for root in DOMINO_ROOTS], f" (its name in Domino is {name})"
+        roots, called = [Path(root, name) for root in mounted.domino_roots], f" (its name in Domino is {name})"
     root = next((root for root in roots if root.is_dir()), None)
     if root is None:
         raise nowhere(f"there is no {', no '.join(map(str, roots))}{called}")

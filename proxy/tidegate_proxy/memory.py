@@ -141,7 +141,7 @@ class Reservation:
 
     def set(self, size: int) -> None:
         """Hold so many bytes from now on. Raises Problem and then changes nothing."""
-        if not self.budget.take(self.holder, size - self.size):
+        if size != self.size and not self.budget.take(self.holder, size - self.size):
             if size > (most := self.budget.most):
                 raise Problem(ProblemType.TOO_LONG, f"The request needs too much memory: the limit is {most} bytes.")
             raise full()
@@ -161,7 +161,8 @@ class Reservation:
 
     def end(self) -> None:
         """Give all bytes back. Later bookings no longer count."""
-        self.set(0)
+        self.budget.take(self.holder, -self.size)
+        self.size = 0
         self.budget, self.holder = _NOWHERE, _NOBODY
 
 

@@ -97,7 +97,7 @@ class Helm:
             head = {kind: {**namespace["metadata"].get(kind, {}), **of} for kind, of in helm_marks(stack).items()}
             owned = {**namespace, "metadata": {**namespace["metadata"], **head}}
             kube.run("apply", "--server-side", "--field-manager=helm", "-f", "-", stdin=as_list([owned]))
-        with lease.acquire_lease(kube, stack.namespace) as hold:
+        with lease.acquire_lease(kube, lease.RolloutLease(stack.namespace)) as hold:
             with ThreadPoolExecutor(1) as beside:
                 looking = beside.submit(state_of_stack, kube, objects)
                 recovered = self._recover(kube, stack)
@@ -140,7 +140,7 @@ class Helm:
         owner = ownership.ensure_owner(kube, home, "helm")
         if owner is None:
             return
-        with lease.acquire_lease(kube, home.namespace) as hold:
+        with lease.acquire_lease(kube, lease.RolloutLease(home.namespace)) as hold:
             held_as = next((each for each in home.former() if release_of(each) == owner.release), home)
             command = [*self._uninstall(kube, held_as), "--ignore-not-found"]
             if (failure := run_watched(command, kube, hold)) is not None:

@@ -21,9 +21,6 @@ from ..kubectl import Kubectl, KubernetesObject, as_list
 from ..terminal import note
 
 NAME = "tidegate-up"
-SECONDS = 30  # A holder that has not renewed its Lease for so long counts as dead.
-_RENEWED_EVERY = 8.0
-_RETRIED_AFTER = 1.0  # After a failed request to the API server.
 _LONGEST_WAIT = 3600.0
 _TOKEN = re.compile(r" \(([0-9a-f]{32})\)$")
 
@@ -33,6 +30,9 @@ class RolloutLease:
     """Whether a run still has its Lease. Another run may have taken it over."""
 
     namespace: str
+    seconds: int = 30  # A holder that has not renewed its Lease for so long counts as dead.
+    renewed_every: float = 8.0
+    retried_after: float = 1.0  # After a failed request to the API server.
     lost: str = ""  # The new holder, after the Lease was lost.
     version: str = ""  # The resourceVersion of this run's last write.
     identity: str = field(default_factory=lambda: f"{_user()}@{socket.gethostname()}, process {os.getpid()}")
@@ -45,15 +45,14 @@ class RolloutLease:
         if self.lost:
             raise CommandError(
                 f"{_words(self.lost)} took over the work in {self.namespace}, because this run did not renew its"
-                f" Lease for {SECONDS} seconds. This run was stopped. The other run finishes the work."
+                f" Lease for {self.seconds} seconds. This run was stopped. The other run finishes the work."
             )
 
 
 @contextmanager
-def acquire_lease(kube: Kubectl, namespace: str) -> Iterator[RolloutLease]:
+def acquire_lease(kube: Kubectl, hold: RolloutLease) -> Iterator[RolloutLease]:
     """Hold the Lease of a namespace. Wait while another run holds it, and take it over if that run is dead. A holder is
     dead if it stops renewing the Lease."""
-    hold = RolloutLease(namespace)
     if not _acquired(kube, hold):
         yield hold
         return
@@ -65,7 +64,7 @@ def acquire_lease(kube: Kubectl, namespace: str) -> Iterator[RolloutLease]:
     finally:
         over.set()
         renewing.join()
-        lease = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{NAME}"
+        lease = f"/apis/coordination.k8s.io/v1/namespaces/{hold.namespace}/leases/{NAME}"
         as_written = json.dumps({"preconditions": {"resourceVersion": hold.version}})  # unless another run took it over
         with _noted(hold):
             done = kube.run("delete", "--raw", lease, "-f", "-", stdin=as_written, check=False)
@@ -93,7 +92,7 @@ def _acquired(kube: Kubectl, hold: RolloutLease) -> bool:
         holder = _holder(lease)
         # Clocks differ between machines, so measure how long this run has seen no renewal.
         renewed = str((lease["metadata"] if lease else {}).get("resourceVersion"))
-        fresh = time.monotonic() - seen.setdefault(renewed, time.monotonic()) < SECONDS
+        fresh = time.monotonic() - seen.setdefault(renewed, time.monotonic()) < hold.seconds
         if lease is None or not fresh:
             answer = _written(kube, hold, lease)
             if answer.returncode == 0:
@@ -123,13 +122,13 @@ def _holder(lease: KubernetesObject | None) -> str:
 
 def _written(kube: Kubectl, hold: RolloutLease, before: KubernetesObject | None) -> "CompletedProcess[str]":
     """Create the Lease, or take it over if it is unchanged. Return the API server's response."""
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    times = dict.fromkeys(("acquireTime", "renewTime"), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
     seen = {} if before is None else {"resourceVersion": before["metadata"]["resourceVersion"]}
     lease = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": {"name": NAME, "namespace": hold.namespace, **seen},
-        "spec": {"holderIdentity": _named(hold), "leaseDurationSeconds": SECONDS, "acquireTime": now, "renewTime": now},
+        "spec": {"holderIdentity": _named(hold), "leaseDurationSeconds": hold.seconds, **times},
     }
     verb, version = "create" if before is None else "replace", "jsonpath={.metadata.resourceVersion}"
     answer = kube.run(verb, "--validate=false", "-o", version, "-f", "-", stdin=as_list([lease]), check=False)
@@ -139,15 +138,15 @@ def _written(kube: Kubectl, hold: RolloutLease, before: KubernetesObject | None)
 
 def _renew(kube: Kubectl, hold: RolloutLease, over: threading.Event) -> None:
     """Renew the Lease until `over`, and notice if another run has it. A deleted Lease is created again."""
-    pause = _RENEWED_EVERY
+    pause = hold.renewed_every
     while not over.wait(pause) and not hold.lost:
-        pause = _RETRIED_AFTER
+        pause = hold.retried_after
         with _noted(hold):
             lease = kube.get("lease", NAME, hold.namespace)
             if lease is not None and _holder(lease) != _named(hold):
                 hold.lost = _holder(lease) or "another run"
             elif (answer := _written(kube, hold, lease)).returncode == 0:
-                pause = _RENEWED_EVERY
+                pause = hold.renewed_every
             elif "Conflict" not in answer.stderr and "AlreadyExists" not in answer.stderr:
                 raise CommandError(kube.why(answer.stderr, "renew"))
 

@@ -62,12 +62,12 @@ class PulumiCli:
         return f"Pulumi {self.version} ({self.path})"
 
 
-def find() -> PulumiCli | None:
+def find(seconds: float = _SHORT_SECONDS) -> PulumiCli | None:
     """Return the `pulumi` on the PATH, or None. Raise CommandError if it is too old or does not run."""
     path = shutil.which("pulumi")
     if path is None:
         return None
-    code, output = _run(PulumiCli(path, ""), [path, "version"], _SHORT_SECONDS)
+    code, output = _run(PulumiCli(path, ""), [path, "version"], seconds)
     match = re.search(r"^v?(\d+)\.(\d+)\.(\d+)\S*$", output, re.MULTILINE)
     if code != 0 or match is None:
         raise CommandError(f"{path} does not work: `pulumi version`: {in_words(output)}. {GET_PULUMI}")

@@ -21,7 +21,6 @@ from .lease import RolloutLease
 LOOK_EVERY = 4.0
 _MARGIN_SECONDS = 300
 _LEAST_SECONDS = 600
-_FIRST_PAUSE = 0.5
 _HEED_EVERY = 0.5  # How often to check that the lease is still held.
 _TO_END_SECONDS = 60.0
 _MOST_LINES = 8
@@ -82,10 +81,10 @@ def run_watched(
     return (looking.late() if looking and is_late else "") or why
 
 
-def await_ready(kube: Kubectl, objects: Sequence[KubernetesObject], seconds: float) -> None:
+def await_ready(kube: Kubectl, objects: Sequence[KubernetesObject], seconds: float, pause: float = 0.5) -> None:
     """Wait so many seconds at most until existing objects are ready. Raise CommandError with the reason after that."""
     looking = _ReadinessWatch(kube, objects)
-    end, pause = time.monotonic() + seconds, _FIRST_PAUSE
+    end = time.monotonic() + seconds
     while not looking.poll():
         if time.monotonic() > end:
             why = looking.late() or "the cluster did not report whether everything is ready"

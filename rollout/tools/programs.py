@@ -8,7 +8,6 @@ from rollout.tools import gotoolchain, pins
 from rollout.tools.cache import cache_root, digest, once, say
 from rollout.tools.running import ToolError, failure, on_path, output_of, repeating, run
 
-ASK_SECONDS = 10  # Timeout of a version command.
 PROGRESS_SECONDS = 10.0  # Between two lines about the progress of a build.
 
 
@@ -24,6 +23,7 @@ class Program:
     folder: Path = pins.FOLDER  # The directory of its go.mod.
     ask: tuple[str, ...] = ()  # Arguments for its version. Without, it is always built, whatever is on the PATH.
     oldest: pins.Version | None = None  # The oldest minor version on the PATH that fits. Default: the pinned one.
+    ask_seconds: float = 10  # Timeout of its version command.
     by_name: bool = False  # Whether it is built only when it is named, because that takes long.
 
     @property
@@ -96,7 +96,7 @@ def _on_path(program: Program) -> tuple[Found | None, list[str]]:
     passed_over = []
     for found in on_path(program.name) if program.ask else ():
         environment = gotoolchain.environment()
-        theirs = pins.numbers(output_of([found, *program.ask], environment, ASK_SECONDS))
+        theirs = pins.numbers(output_of([found, *program.ask], environment, program.ask_seconds))
         if theirs and program.fits(theirs):
             return Found(program.name, ".".join(map(str, theirs)), found), []
         seen = ".".join(map(str, theirs)) if theirs else "of an unknown version"

@@ -44,7 +44,9 @@ class Task:
     keep_going: bool = False  # Even if the cluster lacks prerequisites.
 
 
-def bring_up(task: Task, log: Path, lock: int, seconds: float, stop: threading.Event, show: Show) -> None:
+def bring_up(
+    task: Task, log: Path, lock: int, seconds: float, stop: threading.Event, show: Show, grace: float = _GRACE_SECONDS
+) -> None:
     """Apply a stack in a separate process. Raise CommandError if it failed, Interrupted if it was stopped."""
     log.parent.mkdir(parents=True, exist_ok=True)
     failure = log.with_suffix(".failure")
@@ -58,7 +60,7 @@ def bring_up(task: Task, log: Path, lock: int, seconds: float, stop: threading.E
         start_new_session=True,
     )
     over, last = threading.Event(), ""
-    threading.Thread(target=_keep, args=(process.pid, seconds, stop, over), daemon=True).start()
+    threading.Thread(target=_keep, args=(process.pid, seconds, stop, over, grace), daemon=True).start()
     try:
         with log.open("a", encoding="utf-8", errors="replace") as file:
             for line in process.stdout or ():
@@ -86,14 +88,14 @@ def bring_up(task: Task, log: Path, lock: int, seconds: float, stop: threading.E
     raise CommandError(message or f"{last or 'it ended without output'} (exit code {code}; {escaped(str(log))})")
 
 
-def _keep(group: int, seconds: float, stop: threading.Event, over: threading.Event) -> None:
+def _keep(group: int, seconds: float, stop: threading.Event, over: threading.Event, grace: float) -> None:
     """Interrupt a worker when it is stopped, or takes too long. Kill it if it does not end."""
     end = time.monotonic() + seconds
     while not stop.is_set() and time.monotonic() < end:
         if over.wait(0.1):
             return
     _send(group, signal.SIGINT)
-    if not over.wait(_GRACE_SECONDS):
+    if not over.wait(grace):
         _send(group, signal.SIGKILL)
 
 

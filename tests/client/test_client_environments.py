@@ -127,15 +127,14 @@ def _domino(answers: dict[str, tuple[int, str]]) -> Iterator[str]:
         yield f"http://{running.http}"
 
 
-def test_domino_names_a_dataset_by_its_id(mounted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_domino_names_a_dataset_by_its_id(mounted: Path) -> None:
     (mounted / NAME / "preload").mkdir(parents=True)
     known = Environments(environments=(_environment("dev", "v1", "64a1"),))
-    monkeypatch.setattr(environments, "DOMINO_ROOTS", ("/nowhere", str(mounted)))
     with _domino({"/v4/datasetrw/datasets/64a1": (200, json.dumps({"id": "64a1", "name": NAME}))}) as api:
-        assert _folder("dev", Mounts(domino_api=api), known) == mounted / NAME / "preload"
-        monkeypatch.setattr(environments, "DOMINO_ROOTS", ("/nowhere",))
+        roots = ("/nowhere", str(mounted))
+        assert _folder("dev", Mounts(domino_api=api, domino_roots=roots), known) == mounted / NAME / "preload"
         with pytest.raises(UsageError, match=f"there is no /nowhere/{NAME} .its name in Domino is {NAME}."):
-            _folder("dev", Mounts(domino_api=api), known)
+            _folder("dev", Mounts(domino_api=api, domino_roots=("/nowhere",)), known)
 
 
 @pytest.mark.parametrize("body", ["{}", "[]", "no json", '{"name": "../prod"}', '{"name": ""}', '{"name": 7}'])

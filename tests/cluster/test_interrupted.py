@@ -73,11 +73,8 @@ def test_a_release_that_was_left_uninstalling_is_taken_down_first(site: Site) ->
 THEIRS = '{"spec": {"holderIdentity": "user@elsewhere, process 7"}}'
 
 
-def test_a_run_knows_when_another_one_has_taken_its_lease(
-    kube: Kubectl, namespace: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lease, "_RENEWED_EVERY", 0.2)
-    with lease.acquire_lease(kube, namespace) as hold:
+def test_a_run_knows_when_another_one_has_taken_its_lease(kube: Kubectl, namespace: str) -> None:
+    with lease.acquire_lease(kube, lease.RolloutLease(namespace, renewed_every=0.2)) as hold:
         hold.ensure_held()
         kube.run("patch", "lease", lease.NAME, "-n", namespace, "--type=merge", "--patch", THEIRS)
         until("it is noticed", lambda: hold.lost)
@@ -87,5 +84,6 @@ def test_a_run_knows_when_another_one_has_taken_its_lease(
 
 
 def test_without_its_namespace_there_is_an_error_and_no_waiting(kube: Kubectl, namespace: str) -> None:
-    with pytest.raises(CommandError, match=f"{namespace}-gone"), lease.acquire_lease(kube, f"{namespace}-gone"):
+    hold = lease.RolloutLease(f"{namespace}-gone")
+    with pytest.raises(CommandError, match=hold.namespace), lease.acquire_lease(kube, hold):
         pass

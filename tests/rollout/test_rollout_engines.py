@@ -389,7 +389,6 @@ def lacks(monkeypatch: Patch) -> list[list[str]]:
     """The missing workloads at each check, and at last none."""
     looks: list[list[str]] = []
     monkeypatch.setattr(watched, "lacking", lambda *_: looks.pop(0) if looks else [])
-    monkeypatch.setattr(watched, "_FIRST_PAUSE", 0.01)
     return looks
 
 
@@ -398,12 +397,12 @@ def test_existing_objects_are_awaited_until_they_are_ready(
 ) -> None:
     cluster: Any = FakeCluster()
     lacks += [["Deployment inference-proxy: 0 of 1 pods are available"]] * 3
-    watched.await_ready(cluster, rendered.objects, 60)
+    watched.await_ready(cluster, rendered.objects, 60, 0.01)
     assert lacks == []
     assert capsys.readouterr().err.count("waiting: Deployment inference-proxy: 0 of 1 pods are available") == 1
     lacks += [["StatefulSet small-main: 0 of 1 pods are new"]] * 1000
     with pytest.raises(CommandError, match=r"ready in time:\n    StatefulSet small-main: 0 of 1 pods are new$"):
-        watched.await_ready(cluster, rendered.objects, 0.05)
+        watched.await_ready(cluster, rendered.objects, 0.05, 0.01)
 
 
 def test_a_command_whose_lease_is_lost_is_killed_without_output(tmp_path: Path) -> None:

@@ -55,18 +55,17 @@ class Server:
         return str(self.lease["spec"]["holderIdentity"]) if self.lease else ""
 
 
-def test_a_holder_is_dead_only_if_it_renews_nothing(monkeypatch: Patch, capsys: Capsys) -> None:
+def test_a_holder_is_dead_only_if_it_renews_nothing(capsys: Capsys) -> None:
     """Containers repeat both."""
-    monkeypatch.setattr(lease, "SECONDS", 2)
     holder = f"me@{socket.gethostname()}, process {os.getpid()}"
     server: Any = Server(f"{holder} ({'a' * 32})")
-    with lease.acquire_lease(server, "ns") as hold:
+    with lease.acquire_lease(server, RolloutLease("ns", seconds=2)) as hold:
         assert hold.token in server.holder
     assert f"waiting: {holder} is at work in ns …" in capsys.readouterr().err
     assert server.lease is None
 
 
-def test_a_holder_that_renews_is_waited_for_however_long_it_works(monkeypatch: Patch) -> None:
+def test_a_holder_that_renews_is_waited_for_however_long_it_works() -> None:
     class Working(Server):
         """Its holder renews it at every read, for three times the timeout of a dead one, and then deletes it."""
 
@@ -79,13 +78,12 @@ def test_a_holder_that_renews_is_waited_for_however_long_it_works(monkeypatch: P
                 self._write(self.lease)
             return self.lease
 
-    monkeypatch.setattr(lease, "SECONDS", 1)
     server: Any = Working("someone")
-    with lease.acquire_lease(server, "ns"):
+    with lease.acquire_lease(server, RolloutLease("ns", seconds=1)):
         assert time.monotonic() > server.ends
 
 
-def test_a_missing_right_to_renew_or_release_a_lease_is_shown_once(monkeypatch: Patch, capsys: Capsys) -> None:
+def test_a_missing_right_to_renew_or_release_a_lease_is_shown_once(capsys: Capsys) -> None:
     class Forbidding(Server):
         def run(self, verb: str, *arguments: str, stdin: str = "", **more: Any) -> CompletedProcess[str]:
             if verb in ("replace", "delete"):
@@ -95,10 +93,8 @@ def test_a_missing_right_to_renew_or_release_a_lease_is_shown_once(monkeypatch: 
         def why(self, error: str, verb: str) -> str:
             return f"{verb}: {error}"
 
-    monkeypatch.setattr(lease, "_RENEWED_EVERY", 0.01)
-    monkeypatch.setattr(lease, "_RETRIED_AFTER", 0.01)
     server: Any = Forbidding()
-    with lease.acquire_lease(server, "ns") as hold:
+    with lease.acquire_lease(server, RolloutLease("ns", renewed_every=0.01, retried_after=0.01)) as hold:
         until("it has failed", lambda: hold.failures, 60)
         assert "cannot replace" in hold.failures[0]
     shown = capsys.readouterr().err

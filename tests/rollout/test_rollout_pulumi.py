@@ -290,11 +290,10 @@ def test_a_pulumi_that_is_new_enough_is_found(stand_in: StandIn, version: str) -
     ],
     ids=range(6),
 )
-def test_an_unsuitable_pulumi_is_refused(stand_in: StandIn, monkeypatch: Patch, script: bytes, says: str) -> None:
-    monkeypatch.setattr(pulumi_cli, "_SHORT_SECONDS", 2)
+def test_an_unsuitable_pulumi_is_refused(stand_in: StandIn, script: bytes, says: str) -> None:
     stand_in(script)
     with pytest.raises(CommandError, match=re.escape(says)):
-        pulumi_cli.find()
+        pulumi_cli.find(2)
 
 
 def test_a_stack_gets_another_definition_only_on_request(up: Up, tmp_path: Path) -> None:

@@ -102,11 +102,11 @@ def task(definition: Path) -> Task:
 @pytest.fixture
 def bring(task: Task, tmp_path: Path) -> Bring:
 
-    def run(stop: threading.Event | None = None) -> list[str]:
+    def run(stop: threading.Event | None = None, **more: float) -> list[str]:
         shown: list[str] = []
         with (tmp_path / "lock").open("w") as lock:
             log = tmp_path / "logs" / "east.log"
-            bring_up(task, log, lock.fileno(), 60, stop or threading.Event(), shown.append)
+            bring_up(task, log, lock.fileno(), 60, stop or threading.Event(), shown.append, **more)
         return shown
 
     return run
@@ -167,11 +167,10 @@ def test_a_stop_interrupts_the_engine(bring: Bring, stand_in: Behave, pids: Path
 
 @pytest.mark.usefixtures("time_is_up")
 @pytest.mark.thorough
-def test_an_engine_that_does_not_react_is_ended(bring: Bring, stand_in: Behave, pids: Path, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(worker, "_GRACE_SECONDS", 1.0)
+def test_an_engine_that_does_not_react_is_ended(bring: Bring, stand_in: Behave, pids: Path) -> None:
     stand_in("is deaf")
     with pytest.raises(CommandError, match="it was interrupted"):
-        bring()
+        bring(grace=1.0)
     until("the engine has ended", lambda: gone(pids), 60)
 
 

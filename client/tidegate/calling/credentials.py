@@ -30,7 +30,6 @@ DOMINO_DEFAULT: Final = "http://localhost:8899"
 _IN_DOMINO: Final = ("DOMINO_RUN_ID", "DOMINO_PROJECT_ID", "DOMINO_PROJECT_NAME")
 """Domino sets at least one of these variables wherever it runs something."""
 _ACCESS_TOKEN: Final = "/access-token"
-_DOMINO_SECONDS: Final = 3.0
 _PAUSE_SECONDS: Final = 0.5  # between tries if the service does not respond
 _HOLD_SECONDS: Final = 60.0
 """How long a token without an expiry is used."""
@@ -78,8 +77,9 @@ class TokenFile(Credential):
 class DominoToken(Credential):
     """The token of a Domino run, from the run's own token service. It is renewed before it expires."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, seconds: float = 3.0) -> None:
         super().__init__("Domino's access token")
+        self._seconds = seconds
         parts = parse_url(url if "://" in url else f"http://{url}")
         base = parts._replace(auth=None).url.rstrip("/")  # without a password, which must not be shown
         self._url = base + _ACCESS_TOKEN
@@ -89,7 +89,7 @@ class DominoToken(Credential):
 
     def header(self, seconds: float | None = None) -> tuple[str, str] | None:
         """Return the header. Sends at most one request at a time. Raises UnreachableError, UsageError."""
-        end = time.monotonic() + min(_DOMINO_SECONDS, _DOMINO_SECONDS if seconds is None else seconds)
+        end = time.monotonic() + min(self._seconds, self._seconds if seconds is None else seconds)
         if not self._lock.acquire(timeout=max(end - time.monotonic(), 0.0)):
             raise self._unavailable("another call is waiting for it")
         try:

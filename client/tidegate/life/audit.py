@@ -18,9 +18,6 @@ from .plan import registered_config, version_called
 from .rules import before, current
 from .target import Target, homes, repositories, targets
 
-LOADED_SECONDS = 900.0
-"""After this time every load has finished or failed. Triton hangs for good if files go while it loads them."""
-
 Registered = dict[int, RegisteredVersion]
 Kind = Literal["content", "stray", "config", "alias", "missing"]
 
@@ -203,8 +200,8 @@ def prune(context: Context, environment: str, shown: Sequence[Unserved]) -> list
             with repository.lock(name, who):
                 here = [each for each in shown if (each.model, each.where) == (name, repository.where)]
                 still = _unserved(context, of, target, repository, {each.version for each in here})
-                if still and (age := repository.config_age(name)) < LOADED_SECONDS:
-                    left = LOADED_SECONDS - age
+                if still and (age := repository.config_age(name)) < context.loaded_seconds:
+                    left = context.loaded_seconds - age
                     what = f"{name} was changed {max(0, age):.0f} s ago: Triton may still load the versions to remove"
                     do = f"run the command again in {left / 60:.0f} minutes"
                     raise BusyError(what, where=repository.where, do=do, retry_after=left)

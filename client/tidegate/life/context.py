@@ -28,6 +28,9 @@ class Context:
     tell: Callable[[str], None] = lambda _text: None  # called with a text for each step
     progress: Progress = silent
     wait_seconds: float = WAIT_SECONDS
+    poll_seconds: float = 15.0  # An eviction policy has read its repository. A preload pool has its own interval.
+    loaded_seconds: float = 900.0
+    """After this time every load has finished or failed. Triton hangs for good if files go while it loads them."""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     _proxies: dict[str, ProxyClient] = field(default_factory=dict)
 

@@ -14,8 +14,6 @@ from .target import Placement
 
 LOOK_SECONDS = 0.25
 ANSWER_SECONDS = 10.0
-POLL_SECONDS = 15.0
-"""Seconds in which an eviction policy has read its repository. The definition has the interval of a preload pool."""
 PRELOAD: Final = "preload"
 _GONE: Final = frozenset({"cold", "unknown", "quarantined", "queued", "failed", "unreachable"})
 """States of a model at a replica in which it answers no calls."""
@@ -41,7 +39,7 @@ def until_served(context: Context, home: Placement, number: int, *, fresh: bool)
     # A load that failed before this change may succeed at the next poll. One that fails after it will not.
     before = home.pool.loading == PRELOAD and _why_failed(context, home, number)
     # Proxies report whole seconds, and may have collected the state before the configuration was written.
-    tried = time.monotonic() + look_seconds(home) + 1 if before else -inf
+    tried = time.monotonic() + look_seconds(context, home) + 1 if before else -inf
 
     def described() -> bool:
         return bool(proxy.metadata(model, server=home.server.name, version=number, deadline=ANSWER_SECONDS))
@@ -64,7 +62,7 @@ def until_served(context: Context, home: Placement, number: int, *, fresh: bool)
 
     if home.pool.loading != "on-demand":
         # Each replica polls on its own schedule, and any of them may answer.
-        steady = look_seconds(home) if fresh else 0
+        steady = look_seconds(context, home) if fresh else 0
         _until(context, home, ready, missing, steady)
     elif home.follows == "shares" and number not in home.named:
         only = f"{_where(home)} loads only versions in the definition"
@@ -146,7 +144,7 @@ def wait_until_withdrawn(context: Context, home: Placement, versions: Collection
 
     context.tell(f"waiting until nothing serves {home.model.name} on {home.plane.name}")
     # A replica that polled just before the change does not know of it, and may start a load a moment later.
-    steady_seconds = look_seconds(home) if polls else 0.0
+    steady_seconds = look_seconds(context, home) if polls else 0.0
     do = f"run `tidegate why {home.model.name} --environment {home.environment.name}` to see who uses it"
     unseen = "the proxy could not confirm that no server serves it"
     _until(context, home, is_gone, "it is still served", steady_seconds, do, unseen)
@@ -202,7 +200,7 @@ def _until(
 ) -> None:
     """Wait until a check holds, and has held for so many seconds. `unseen` replaces `what` if the last check failed. A
     failed load counts only after a whole poll interval: before that, the failure may be an old one."""
-    bound, where = context.wait_seconds + look_seconds(home), _where(home)
+    bound, where = context.wait_seconds + look_seconds(context, home), _where(home)
     end = time.monotonic() + bound
     state, since, why, title = "", 0.0, "", what
     while True:
@@ -218,7 +216,7 @@ def _until(
         since = since if state == before else now
         if state == "holds" and now - since >= steady_seconds:
             return
-        if state == "failed" and now - since > look_seconds(home) + LOOK_SECONDS:
+        if state == "failed" and now - since > look_seconds(context, home) + LOOK_SECONDS:
             raise _not_loaded(home, what, why)
         if now > end and state != "holds":
             why = why or "the inference server has not loaded it, or cannot load it"
@@ -226,9 +224,9 @@ def _until(
         time.sleep(LOOK_SECONDS)
 
 
-def look_seconds(home: Placement) -> float:
+def look_seconds(context: Context, home: Placement) -> float:
     """Return the seconds in which its servers, or their eviction policies, have read the repository."""
-    return (home.pool.poll_seconds or POLL_SECONDS) if home.kind.follows_repository else 0.0
+    return (home.pool.poll_seconds or context.poll_seconds) if home.kind.follows_repository else 0.0
 
 
 def _where(home: Placement) -> str:

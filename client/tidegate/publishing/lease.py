@@ -25,13 +25,13 @@ _NAME: Final = re.compile(r"(lease|free)-([1-9][0-9]{0,17})")
 
 
 class Lease:
-    """The lease of one model."""
+    """The lease of one model. Its holder renews it at each beat."""
 
-    BEAT_SECONDS = 10.0  # between two renewals
-    EXPIRY_SECONDS = 60.0
-
-    def __init__(self, store: Store, folder: str, model: str, who: str) -> None:
+    def __init__(
+        self, store: Store, folder: str, model: str, who: str, expiry_seconds: float = 60.0, beat_seconds: float = 10.0
+    ) -> None:
         self._store, self._folder, self._model = store, folder, model
+        self.expiry_seconds, self._beat_seconds = expiry_seconds, beat_seconds
         since = datetime.now(UTC).isoformat(timespec="seconds")
         self._text = (
             f"{who} has been publishing since {since} (process {os.getpid()} on {socket.gethostname()})".encode()
@@ -55,7 +55,7 @@ class Lease:
 
     def check(self) -> None:
         """Raise BusyError if another publisher may have the lease, because it could not be renewed."""
-        if self._lost or monotonic() - self._renewed > self.EXPIRY_SECONDS - self.BEAT_SECONDS:
+        if self._lost or monotonic() - self._renewed > self.expiry_seconds - self._beat_seconds:
             why = "this process could not renew its lease in time, so another one may have taken it"
             what = f"another publisher may be changing model {self._model}"
             raise BusyError(what, why=why, do="run the command again")
@@ -67,7 +67,7 @@ class Lease:
         if last and f"free-{last}" not in there:
             now = self._now()
             with suppress(NotFoundError):  # a successor deleted it
-                left = self.EXPIRY_SECONDS - abs(now - self._store.modified(self._path(last)))
+                left = self.expiry_seconds - abs(now - self._store.modified(self._path(last)))
                 if left > 0:
                     raise self._busy(self._read(last), left)
         try:
@@ -76,17 +76,17 @@ class Lease:
             except UnfinishedError:  # An empty lease must do on a full volume, so that something can be deleted there.
                 self._store.put(self._path(self._number), b"", create=True)
         except TakenError:
-            raise self._busy(self._read(self._number), self.EXPIRY_SECONDS) from None
+            raise self._busy(self._read(self._number), self.expiry_seconds) from None
         if max(self._numbers(), default=0) > self._number:  # on NFS the first listing may have been out of date
             self._store.delete(self._path(self._number))
-            raise self._busy(b"", self.EXPIRY_SECONDS)
+            raise self._busy(b"", self.expiry_seconds)
         for each in filter(_NAME.fullmatch, there):  # not the clock files of others
             self._store.delete(f"{self._folder}/{each}")
 
     def _beat(self, over: Event) -> None:
-        while not over.wait(self.BEAT_SECONDS):
+        while not over.wait(self._beat_seconds):
             begun = monotonic()
-            if begun - self._renewed > self.EXPIRY_SECONDS - self.BEAT_SECONDS:
+            if begun - self._renewed > self.expiry_seconds - self._beat_seconds:
                 self._lost = True
                 return
             with suppress(TidegateError):
@@ -111,7 +111,7 @@ class Lease:
         who = holder if holder and holder.isprintable() else "another publisher holds the lease"
         do = "wait until it has finished, then run the same command again. The lease of a killed process lasts a minute"
         what = f"model {self._model} is being changed"
-        return BusyError(what, why=who, do=do, retry_after=min(retry_after, self.EXPIRY_SECONDS))
+        return BusyError(what, why=who, do=do, retry_after=min(retry_after, self.expiry_seconds))
 
     def _now(self) -> float:
         path = f"{self._folder}/clock-{token_hex(8)}"

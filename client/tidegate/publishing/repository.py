@@ -128,10 +128,10 @@ class Repository:
                 yield f"{path} is missing, but version {owner} needs it"
 
     @contextmanager
-    def lock(self, model: str, who: str) -> Iterator[None]:
+    def lock(self, model: str, who: str, **times: float) -> Iterator[None]:
         """Lock a model, which all following methods require. Raises BusyError, which names the holder. If a process
-        dies, its lock expires within a minute."""
-        lease = Lease(self._store, f"{STATE}/{self._store.root}/{checked_model(model)}/lease", model, who)
+        dies, its lock expires within a minute, or after the `times` of the lease."""
+        lease = Lease(self._store, f"{STATE}/{self._store.root}/{checked_model(model)}/lease", model, who, **times)
         with ExitStack() as held:
             held.enter_context(lease.held())
             self._leases[model] = lease

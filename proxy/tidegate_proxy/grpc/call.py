@@ -78,7 +78,7 @@ class Call(CallerStream):
         self.context = context
         super().__init__(context.shared, headers, started, method.streams)
         self._method = method
-        self.outgoing = UpstreamRequest(context, headers, method, self.request_id)
+        self.outgoing = UpstreamRequest(context, headers, method, self.id_header)
         self._reader = MessageReader(self.shared.settings.body_limit_bytes, method.whole)
 
     # --- from the caller

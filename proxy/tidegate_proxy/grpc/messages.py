@@ -73,8 +73,9 @@ class MessageReader:
 
     def drop(self) -> None:
         """Free the data, because the call has ended but may be referenced for a while."""
-        self._raw = b""
-        self._begin()
+        if not self.idle:
+            self._raw = b""
+            self._begin()
 
     def feed(self, data: bytes) -> None:
         """Add received data. Raises Problem."""

@@ -85,6 +85,7 @@ class CallerStream(Stream):
         self.shared = shared
         self.headers = headers
         self.request_id = headers.request_id or new_request_id()
+        self.id_header = encode_header(b"x-request-id", self.request_id)
         self.time = Deadline(started, float(shared.settings.request_timeout_seconds), headers.seconds, streams)
 
     @property
@@ -99,12 +100,13 @@ class CallerStream(Stream):
         """Open the call on a connection. `end`: the request has no messages."""
         self.shared.open_calls.add(self)
         self._guest = guest
-        self.booking = guest.books()
         identity = self.shared.authorizer.remembered(self.headers.credential)
+        known = identity and Reservation(self.shared.memory.callers, identity.in_flight)
+        self.booking = known or guest.books()
         try:
-            if identity is not None:
-                self.set_principal(identity)
-            self.hold()
+            if identity is not None and guest.is_unknown:
+                guest.set_principal(identity.in_flight)
+            self.booking.set(CALL_BYTES + self.headers.size)
             if self.headers.credentials > 1:
                 raise Problem(ProblemType.MALFORMED, TWO_CREDENTIALS)
         except Problem as problem:
@@ -258,7 +260,7 @@ class CallerStream(Stream):
             self.booking.end()
 
     def _own_headers(self) -> bytes:
-        own = encode_header(b"x-request-id", self.request_id)
+        own = self.id_header
         if self.forwarding is not None and self.forwarding.version is not None:
             own += encode_header(b"tidegate-model-version", self.forwarding.version.encode())
         if self.headers.encoding != b"identity":

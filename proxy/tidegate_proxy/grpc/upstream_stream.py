@@ -32,7 +32,7 @@ class UpstreamRequest:
     _context: GrpcContext
     _headers: RequestHeaders
     _method: Method
-    _request_id: bytes
+    _id_header: bytes
     _span: Span | None = None
 
     def span(self) -> Span | None:
@@ -55,7 +55,7 @@ class UpstreamRequest:
         if seconds < float("inf"):
             left = min(_LONGEST_TIMEOUT, max(1, int(seconds * 1000)))
             block.append(encode_header(b"grpc-timeout", b"%dm" % left))
-        block += (self._headers.for_replica(self.span()), encode_header(b"x-request-id", self._request_id))
+        block += (self._headers.for_replica(self.span()), self._id_header)
         return b"".join(block)
 
     def ended(self, call: CallerStream, code: int, seconds: float, model: str | None, bytes_in: int) -> None:
@@ -72,7 +72,7 @@ class UpstreamRequest:
                 principal = forwarding.identity.principal
                 shared.meter.called(principal.name, principal.source, "grpc", code)
         # The equivalent HTTP status, for the log's sampling.
-        weight = 500 if code in _GRAVE else CLIENT_LEFT if code == CANCELLED else 400 if code else 200
+        weight = 200 if not code else 500 if code in _GRAVE else CLIENT_LEFT if code == CANCELLED else 400
         is_logged = shared.call_log.wants(weight, monotonic(), called, seconds, waited, forwarding is None)
         span = self.span()
         if not is_logged and (span is None or not span.sampled):

@@ -17,6 +17,7 @@ from .sending import Sender, Stream
 MOST_CONTINUATIONS = 16  # Parts of a header block.
 WORK_OF_CALL = 16  # Cost of a frame that begins, feeds or ends a call, in other frames.
 BYTES_OF_WORK = 8  # Bytes of uncached headers that cost as much as another frame.
+DATA, HEADERS, CONTINUATION, PADDED, END_STREAM = h2.DATA, h2.HEADERS, h2.CONTINUATION, h2.PADDED, h2.END_STREAM
 _SIZES = {h2.RST_STREAM: 4, h2.PING: 8, h2.PRIORITY: 5}
 _OF_CALLS = frozenset({h2.HEADERS, h2.CONTINUATION, h2.DATA, h2.RST_STREAM})
 _OF_CONNECTION = frozenset({h2.SETTINGS, h2.PING, h2.GOAWAY})
@@ -111,8 +112,8 @@ class Http2Connection(Sender, Generic[Understood]):
             return
         if at < len(data):
             self._rest = data[at:]
-        since = self.heard_at - self._control_frames_since
-        if self.control_frames and not self.is_behind and since > self.tunables.control_seconds:
+        quiet = self.heard_at - self._control_frames_since if self.control_frames and not self.is_behind else 0.0
+        if quiet > self.tunables.control_seconds:
             # Reset only now: otherwise a peer that sends faster than this end reads could continue forever.
             self.control_frames, self._control_frames_since = 0, self.heard_at
         if self._is_wider:
@@ -149,20 +150,22 @@ class Http2Connection(Sender, Generic[Understood]):
             high, low, kind, flags, number = h2.FRAME_HEADER.unpack_from(data, at)
             length = high << 8 | low
             number &= h2.LARGEST_WINDOW
-            if self._open_block is not None and (kind != h2.CONTINUATION or number != self._open_block[0]):
+            if self._open_block is not None and (kind != CONTINUATION or number != self._open_block[0]):
                 raise Http2Error(h2.PROTOCOL_ERROR, "a header block was not completed")
-            if kind == h2.DATA and not flags & h2.PADDED:
+            if kind == DATA and not flags & PADDED:
                 work -= WORK_OF_CALL
                 if length > h2.OWN_FRAME:
                     raise Http2Error(h2.FRAME_SIZE_ERROR, "a frame is too long")
                 at += 9
+                end = bool(flags & END_STREAM)
                 self._count_data(number, length)
-                if length:
-                    self._data_stream, self._data_left, self._data_ends = number, length, bool(flags & h2.END_STREAM)
+                if not (length or end):
+                    self._count_frame_of(number)
+                if length <= size - at:
+                    self._take_data(number, data[at : at + length], end)
+                    at += length
                 else:
-                    if not flags & h2.END_STREAM:
-                        self._count_frame_of(number)
-                    self._take_data(number, b"", bool(flags & h2.END_STREAM))
+                    self._data_stream, self._data_left, self._data_ends = number, length, end
                 continue
             if length > self.most_gathered:
                 raise Http2Error(h2.FRAME_SIZE_ERROR, "a frame is too long")
@@ -178,16 +181,16 @@ class Http2Connection(Sender, Generic[Understood]):
     def _take_frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
         if not self.heard_settings and kind != h2.SETTINGS:
             raise Http2Error(h2.PROTOCOL_ERROR, "the first frame is not SETTINGS")
-        if kind == h2.HEADERS:
-            if flags & h2.PADDED:
+        if kind == HEADERS:
+            if flags & PADDED:
                 payload = h2.unpadded(payload)
             if flags & h2.WITH_PRIORITY:
                 payload = payload[5:]
             if flags & h2.END_HEADERS:
-                self._take_block(number, payload, bool(flags & h2.END_STREAM))
+                self._take_block(number, payload, bool(flags & END_STREAM))
             else:
                 self._open_block = number, flags, [payload]
-        elif kind == h2.CONTINUATION:
+        elif kind == CONTINUATION:
             if self._open_block is None:
                 raise Http2Error(h2.PROTOCOL_ERROR, "CONTINUATION without HEADERS")
             self._continue_block(flags, payload)
@@ -197,9 +200,9 @@ class Http2Connection(Sender, Generic[Understood]):
             else:
                 self._count_frame_of(number)
             self._take_window(number, payload)
-        elif kind == h2.DATA:
+        elif kind == DATA:
             self._count_data(number, len(payload))
-            self._take_data(number, h2.unpadded(payload), bool(flags & h2.END_STREAM), len(payload))
+            self._take_data(number, h2.unpadded(payload), bool(flags & END_STREAM), len(payload))
         else:
             if kind != h2.RST_STREAM:
                 self._count_frame_of(number)
@@ -246,7 +249,7 @@ class Http2Connection(Sender, Generic[Understood]):
             raise h2.too_long_headers(self.most_head_bytes)
         if flags & h2.END_HEADERS:
             self._open_block = None
-            self._take_block(number, b"".join(parts), bool(first & h2.END_STREAM))
+            self._take_block(number, b"".join(parts), bool(first & END_STREAM))
 
     def _take_block(self, number: int, block: bytes, end: bool) -> None:
         if len(block) > self.most_head_bytes:

@@ -233,9 +233,9 @@ class Sender(asyncio.BaseProtocol):
         if self.block_prefix:
             block = self.block_prefix + block
             self.block_prefix = b""
-        most = self.peer_frame
-        if len(block) <= most:
-            self.write(frame(h2.HEADERS, h2.END_HEADERS | end, number, block))
+        size, most = len(block), self.peer_frame
+        if size <= most:
+            self.write(h2.FRAME_HEADER.pack(size >> 8, size & 0xFF, h2.HEADERS, h2.END_HEADERS | end, number) + block)
             return
         parts = [block[at : at + most] for at in range(0, len(block), most)]
         self.write(frame(h2.HEADERS, int(end), number, parts[0]))

@@ -157,11 +157,10 @@ def test_a_token_service_that_starts_a_moment_later_fails_no_call(domino: Upstre
     assert DominoToken(f"http://{domino.http}").header() == ("Authorization", "Bearer token")
 
 
-def test_while_domino_is_silent_the_old_token_serves(domino: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(credentials, "_DOMINO_SECONDS", 0.2)
+def test_while_domino_is_silent_the_old_token_serves(domino: Upstream) -> None:
     old = token(600)
     domino.behave = by_turns(saying(old), hang)
-    found = DominoToken(f"http://{domino.http}")
+    found = DominoToken(f"http://{domino.http}", 0.2)
     assert found.header() == ("Authorization", f"Bearer {old}")
     found._until = time.monotonic()
     assert found.header() == ("Authorization", f"Bearer {old}")

@@ -11,7 +11,6 @@ from unittest.mock import Mock
 
 import pytest
 from tidegate import errors
-from tidegate.life import ready
 from tidegate.life.audit import unserved
 from tidegate.life.deploy import deploy, promote, rollback
 from tidegate.life.plan import Plan
@@ -126,8 +125,7 @@ def test_the_state_of_the_load_is_reported(
 def test_a_failure_ends_it_only_when_it_was_seen_after_the_load_was_tried_again(
     life: Life, monkeypatch: pytest.MonkeyPatch, seen_seconds: int
 ) -> None:
-    monkeypatch.setattr(ready, "POLL_SECONDS", 0.0)
-    life.here.wait_seconds = 30
+    life.here.wait_seconds, life.here.poll_seconds = 30, 0.0
     failure = VersionFailure(version=1, why="as before", since=datetime.now(UTC))
     life.answers.places = (Place(replica="a:1", state="failed", failures=(failure,), seen_seconds=seen_seconds),)
     loads = repeat(False, 7) if seen_seconds else repeat(False)

@@ -89,13 +89,13 @@ def test_published_versions_are_as_registered_and_missing_ones_are_reported(life
     assert (found.kind, found.version) == ("alias", 3)
 
 
-def test_unserved_versions_are_removed_and_restored(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unserved_versions_are_removed_and_restored(life: Life) -> None:
     shown = unserved(life.here, "prod", MODEL)
     assert [each.version for each in shown] == [1]  # a rollback goes back to version 2
     assert shown[0].bytes > 0
     with pytest.raises(BusyError, match="may still load"):
         prune(life.here, "prod", shown)
-    monkeypatch.setattr("tidegate.life.audit.LOADED_SECONDS", 0.0)
+    life.here.loaded_seconds = 0.0
     assert prune(life.here, "prod", shown) == shown
     assert not (life.models / MODEL / "1").exists()
     assert prune(life.here, "prod", shown) == []
@@ -116,13 +116,13 @@ def test_undeploy_removes_every_version_and_rollback_brings_the_last_one_back(li
     assert verify(life.here, "prod", [MODEL]).found == ()
 
 
-def test_a_damaged_version_is_removed_and_brought_back(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_version_is_removed_and_brought_back(life: Life) -> None:
     (life.models / MODEL / "2" / "factor").write_text("9 ")
     with pytest.raises(IntegrityError, match="tidegate prune"):
         rollback(life.here, MODEL, "prod")
     found = unserved(life.here, "prod", MODEL)
     assert [each.version for each in found] == [1, 2]
-    monkeypatch.setattr("tidegate.life.audit.LOADED_SECONDS", 0.0)
+    life.here.loaded_seconds = 0.0
     assert prune(life.here, "prod", found) == found
     assert rollback(life.here, MODEL, "prod").version == 2
     assert (life.models / MODEL / "2" / "factor").read_text() != "9 "

@@ -72,13 +72,13 @@ def test_a_mistake_is_one_message(commands: Commands, words: tuple[str, ...], co
     assert message in commands.err
 
 
-def test_exit_codes_show_the_result(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exit_codes_show_the_result(commands: Commands) -> None:
     for number in (1, 2, 3):
         commands.life.bring(number)
     assert commands.json("verify", "prod", MODEL)["found"] == []
     assert "prod: 3 versions, " in commands.run("verify", "prod")
     assert "1 unserved version" in commands.run("prune", "prod", MODEL)
-    monkeypatch.setattr("tidegate.life.audit.LOADED_SECONDS", 0.0)
+    commands.life.here.loaded_seconds = 0.0
     assert "removed 1 version" in commands.run("prune", "prod", "--yes")
     assert commands.json("prune", "prod", "--yes") == {"unserved": [], "removed": []}
     (commands.life.models / MODEL / "odd").write_text("")

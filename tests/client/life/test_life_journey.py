@@ -4,7 +4,6 @@ from pathlib import Path
 import pytest
 from tidegate import environments
 from tidegate.errors import RefusedError, TidegateError, UnfinishedError, UsageError
-from tidegate.life import ready
 from tidegate.life.deploy import deploy, promote, rollback
 from tidegate.life.rules import history
 from tidegate.life.undeploy import undeploy
@@ -93,9 +92,9 @@ def test_an_undeployed_version_is_unloaded_and_a_rollback_restores_it(world: Wor
         caller.until(13)
 
 
-def test_the_reason_of_a_failed_load_is_reported(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ready, "POLL_SECONDS", 1.0)
+def test_the_reason_of_a_failed_load_is_reported(world: World, tmp_path: Path) -> None:
     context = world.context(wait_seconds=600)
+    context.poll_seconds = 1.0
     one = world.register("ocr", 7, tmp_path)
     deploy(context, f"ocr@{one}", "dev")
     broken = PROGRAM.replace("self.factor =", "raise OSError('no such device') #")

@@ -1,6 +1,7 @@
 import re
 import subprocess
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +44,10 @@ def test_a_helm_of_a_fitting_version_on_the_path_is_used(scratch: Path, script: 
 )
 @pytest.mark.usefixtures("fake_go")
 def test_a_helm_of_any_other_version_on_the_path_is_passed_over(
-    scratch: Path, script: Script, answer: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    scratch: Path, script: Script, answer: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(programs, "ASK_SECONDS", 0.5)
     helm = script("helm", f"#!/bin/sh\n{answer}\n")
-    assert scratch / "cache" in tools.path("helm").parents
+    assert scratch / "cache" in programs.path(replace(HELM, ask_seconds=0.5)).parents
     assert f"{helm} is" in capsys.readouterr().err
 
 

@@ -22,9 +22,7 @@ from tidegate_service.tokens import ALGORITHMS, MOST_TOKEN_BYTES, TokenError, re
 from .files import KeptFile
 
 REFRESH_SECONDS = 300.0
-PAUSE_SECONDS = 10.0  # The least pause between two reads, however many unknown keys tokens name.
 ANSWER_SECONDS = 5.0
-MOST_REMEMBERED = 1024  # Verified tokens, which are not verified again before they expire.
 _KEPT = "keys.json"
 _MOST_BYTES = 512 * 1024
 log = logging.getLogger(__name__)
@@ -47,10 +45,11 @@ def check_holder(pod: str | None, holder: str) -> None:
 class ClusterKeys:
     """The keys with which the cluster signs tokens. `folder` is the directory of `eviction_process.CLUSTER`."""
 
-    def __init__(self, folder: Path, state: Path, wall: Callable[[], float] = time.time) -> None:
+    def __init__(self, folder: Path, state: Path, pause_seconds: float) -> None:
         self._folder = folder
+        self._pause_seconds = pause_seconds  # The least pause between two reads, however many unknown keys tokens name.
         self._kept = KeptFile(state / _KEPT, "a restart needs the API server")
-        self.wall = wall
+        self.wall: Callable[[], float] = time.time
         self._by_name: dict[tuple[str | None, str], jwt.PyJWK] = {}
         self._document: Any = None
         self._as_of = 0.0  # The time of the last read.
@@ -88,7 +87,7 @@ class ClusterKeys:
 
     async def follow(self) -> None:
         while True:
-            await asyncio.sleep(PAUSE_SECONDS if self._failure else REFRESH_SECONDS)
+            await asyncio.sleep(self._pause_seconds if self._failure else REFRESH_SECONDS)
             await self.refresh()
 
     async def find(self, token: str) -> jwt.PyJWK:
@@ -127,7 +126,7 @@ class ClusterKeys:
             self._failure = ""
             kept = json.dumps({"asOf": at, "keys": document}).encode()
             await asyncio.to_thread(self._kept.write, kept)
-        self._next = time.monotonic() + PAUSE_SECONDS
+        self._next = time.monotonic() + self._pause_seconds
 
     def _use(self, document: Any, at: float) -> None:
         by_name = {(key.key_id, str(key.algorithm_name)): key for key in read_keys(document)}
@@ -158,15 +157,16 @@ class ClusterKeys:
 
 
 class Callers:
-    """Identifies the senders of messages."""
+    """Identifies the senders of messages. The last verified tokens are not verified again before they expire."""
 
-    def __init__(self, cluster: Path, state: Path) -> None:
+    def __init__(self, cluster: Path, state: Path, pause_seconds: float = 10.0, most_remembered: int = 1024) -> None:
         """Raises OSError if the pod lacks its volumes."""
         namespace = (cluster / "namespace").read_text("utf-8").strip()
-        self.keys = ClusterKeys(cluster, state)
+        self.keys = ClusterKeys(cluster, state, pause_seconds)
         self.keys.changed = lambda: self._remembered.clear()
         self._subject = f"system:serviceaccount:{namespace}:{proxy_process.ACCOUNT}"
         self._remembered: dict[str, tuple[float, str]] = {}
+        self._most_remembered = most_remembered
         self._is_strict = bool(os.environ.get(eviction_process.KEYS_REQUIRED))
 
     async def follow(self) -> None:
@@ -194,7 +194,7 @@ class Callers:
                 ends, pod = await self._verified(token)
             except TokenError as error:
                 raise NotLetInError(str(error)) from None
-            if len(self._remembered) >= MOST_REMEMBERED:
+            if len(self._remembered) >= self._most_remembered:
                 self._remembered.clear()
             self._remembered[token] = ends, pod
         return pod
@@ -205,9 +205,7 @@ class Callers:
         claims = verified_claims(token, key, (lease.AUDIENCE,), keys.wall(), ended=keys.ended)
         if claims["sub"] != self._subject:
             raise TokenError(f"The token's subject is not {self._subject}.")
-        kubernetes = claims.get("kubernetes.io")
-        pod = kubernetes.get("pod") if isinstance(kubernetes, dict) else None
-        name = pod.get("name") if isinstance(pod, dict) else None
-        if not isinstance(name, str) or not name:
-            raise TokenError("The token is not bound to a pod.")
-        return float(claims["exp"]), name
+        match claims.get("kubernetes.io"):
+            case {"pod": {"name": str(name)}} if name:
+                return float(claims["exp"]), name
+        raise TokenError("The token is not bound to a pod.")

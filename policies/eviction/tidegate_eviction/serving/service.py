@@ -31,11 +31,8 @@ from .settings import SettingsError
 
 JITTER_LEAST_SECONDS = 0.1  # The least random addition to `retry_after`, in addition to a share of it.
 LOOK_SECONDS = 10.0  # The least interval between reads of the repository. Reads take at most a tenth of the time.
-LOOK_MOST_SECONDS, LOOK_LEAST_SECONDS = 1.0, 0.1
-"""The longest and shortest time that an acquire of a cold model waits for a read of its files. Then the last read
-counts."""
+LOOK_LEAST_SECONDS = 0.1
 LOOKS_AT_ONCE = 4
-AFTER_DEFECT_SECONDS = 1.0
 _TO_LOOK_AT = frozenset({State.UNKNOWN, State.COLD, State.QUARANTINED})
 _FIXED: Mapping[str, Callable[[EvictionSettings], object]] = {
     "grpcTls": lambda settings: settings.grpc_tls,
@@ -53,7 +50,10 @@ class EvictionService:
         footprints: Footprints,
         incarnation: str,
         chance: Callable[[], float] = random.random,
+        look_seconds: float = 1.0,
+        after_defect_seconds: float = 1.0,
     ) -> None:
+        """An acquire of a cold model waits at most `look_seconds` for a read of its files, then uses the last one."""
         self.settings = settings
         self.counts = Counts()
         self.footprints = footprints
@@ -63,7 +63,7 @@ class EvictionService:
         self._catalog = Catalog(settings)
         self._seen: Mapping[str, ModelFiles] = {}
         self._specs: dict[str, ModelSpec] = {}
-        self._chance = chance
+        self._chance, self._look_seconds, self._after_defect_seconds = chance, look_seconds, after_defect_seconds
         self._measures = True
         self._wake = asyncio.Event()
         self._looking = asyncio.Lock()
@@ -141,14 +141,13 @@ class EvictionService:
         if self.residency.state(request.model) in _TO_LOOK_AT:
             begun = monotonic()
             wait = self.settings.wait_seconds if wait is None else wait
-            await self._look_at(request.model, max(LOOK_LEAST_SECONDS, min(LOOK_MOST_SECONDS, wait)))
+            await self._look_at(request.model, max(LOOK_LEAST_SECONDS, min(self._look_seconds, wait)))
             spent = monotonic() - begun
             wait, room = max(0.0, wait - spent), None if room is None else max(0.0, room - spent)
         spare = bool(request.spare)
         step, answer = self.residency.acquire(request.model, request.holder, wait, monotonic(), room, spare=spare)
-        granted = "hit"
+        granted = "loaded" if isinstance(answer, Ticket) else "hit"
         if isinstance(answer, Ticket):
-            granted = "loaded"
             future = self._futures[answer.number] = asyncio.get_running_loop().create_future()
             self._do(step)
             hung_up = gone()
@@ -180,9 +179,8 @@ class EvictionService:
         return renewed
 
     def release(self, request: lease.Release) -> None:
-        self._do(
-            self.residency.release(request.holder, request.incarnation, request.serials, monotonic(), request.serials)
-        )
+        holder, incarnation, serials = request.holder, request.incarnation, request.serials
+        self._do(self.residency.release(holder, incarnation, serials, monotonic(), serials))
 
     def leave(self) -> None:
         """Grant no more leases, but renew them."""
@@ -253,7 +251,7 @@ class EvictionService:
             self._do(self.residency.tick(monotonic()))
         except Exception:
             log.exception("the policy has a defect")
-            self._timer = asyncio.get_running_loop().call_later(AFTER_DEFECT_SECONDS, self.tick)
+            self._timer = asyncio.get_running_loop().call_later(self._after_defect_seconds, self.tick)
 
     def _do(self, step: Step) -> None:
         for event in step.events:

@@ -35,7 +35,6 @@ from .sources import Contents
 MODELS: Final = Path(eviction_process.STAGED_REPOSITORY).name
 BLOCK: Final = 4096  # File systems and Kubernetes count whole blocks, and one for each directory.
 TRIES = 3  # Attempts to copy a model that changes meanwhile.
-ROOM_SECONDS = 600.0  # The longest wait for space that other loads use, if the server cannot read the source.
 _POLL_SECONDS = 0.2  # Between two attempts to get space.
 _THREADS = 16
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -74,6 +73,7 @@ class Stager:
     repository: Path | None
     """The repository if it is a directory, which the server can read, too. None: a bucket."""
     counts: StagingCounts = field(default_factory=StagingCounts)
+    room_seconds: float = 600.0  # The longest wait for space of other loads, if the server cannot read the source.
 
     def __post_init__(self) -> None:
         self.folder = Path(self.settings.folder)
@@ -120,7 +120,7 @@ class Stager:
         for tries_left in reversed(range(TRIES)):
             try:
                 wanted = await self._on_thread(self._look, model)
-                was_copied = await self._bring(number, model, wanted, began + ROOM_SECONDS)
+                was_copied = await self._bring(number, model, wanted, began + self.room_seconds)
                 return monotonic() - began if was_copied else 0.0
             except ChangedError:
                 if not tries_left:

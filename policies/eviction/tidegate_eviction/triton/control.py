@@ -15,7 +15,6 @@ from tidegate_contracts import triton
 from tritonclient.grpc import service_pb2 as messages
 from tritonclient.grpc import service_pb2_grpc
 
-CALL_SECONDS = 10.0  # The timeout of a call that changes nothing.
 RECONNECT_MILLISECONDS = 500
 _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.max_receive_message_length", -1),
@@ -25,12 +24,26 @@ _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.max_reconnect_backoff_ms", RECONNECT_MILLISECONDS),
 ]
 _RESTRICTED = "restricted"
-NOTHING_SECONDS = 60.0  # A load without a response that the index does not show has failed after this time.
-UNLOAD_SECONDS = 350.0  # The timeout of an unload: requests in flight end first (SageMaker's figure).
-IGNORED_SECONDS = 20.0  # A model that is still ready after this time was not unloaded.
 FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS = 0.03, 1.0  # Seconds between two reads of the index, at first and at last.
 LONGER = 1.07  # Each pause is longer by this factor, so an end is detected at most a fifteenth of its time late.
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TritonTimes:
+    """How long the policy waits for a Triton, in seconds."""
+
+    call: float = 10.0  # The timeout of a call that changes nothing.
+    reading: float = 5.0  # The timeout of a reading of memory.
+    nothing: float = 60.0  # A load without a response that the index does not show has failed after this time.
+    unload: float = 350.0  # The timeout of an unload: requests in flight end first (SageMaker's figure).
+    ignored: float = 20.0  # A model that is still ready after this time was not unloaded.
+    patience: float = 20.0  # After this time without a response, the index is also read.
+    blind: float = 30.0  # After this time without a reading, memory counts as unreadable.
+    again: float = 2.0  # Between attempts to control Triton.
+    restart: float = 10.0  # Between attempts to request its restart.
+    index: float = 10.0  # Between reads of the index. A model that two of them lack has vanished.
+    sure: float = 1.0  # After this time, the index shows an unload that a predecessor just ordered.
 
 
 class ServerCallError(Exception):
@@ -80,8 +93,11 @@ class ModelIndex:
 class TritonControl:
     """The only holder of the key to a Triton's model control."""
 
-    def __init__(self, address: str, secret: str, tls_root: Path | None = None) -> None:
+    def __init__(
+        self, address: str, secret: str, tls_root: Path | None = None, times: TritonTimes = TritonTimes()
+    ) -> None:
         self.address = address
+        self.times = times
         self._metadata = ((f"triton-grpc-protocol-{triton.RESTRICTED_KEY}", secret),)
         self._tls_root = tls_root
         self._channel: grpc.aio.Channel | None = None
@@ -95,9 +111,9 @@ class TritonControl:
             try:
                 self._channel = self._open()
                 self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
-                async with asyncio.timeout(CALL_SECONDS):
+                async with asyncio.timeout(self.times.call):
                     await self._channel.channel_ready()
-                if (await self._call("ServerLive", messages.ServerLiveRequest(), CALL_SECONDS)).live:
+                if (await self._call("ServerLive", messages.ServerLiveRequest(), self.times.call)).live:
                     return
                 why = f"Triton at {self.address} reports that it is not alive"
             except TimeoutError:
@@ -123,7 +139,7 @@ class TritonControl:
 
     async def index(self) -> ModelIndex:
         """Return the repository index. Raises ServerCallError."""
-        answer = await self._call("RepositoryIndex", messages.RepositoryIndexRequest(), CALL_SECONDS)
+        answer = await self._call("RepositoryIndex", messages.RepositoryIndexRequest(), self.times.call)
         models: dict[str, tuple[VersionState, ...]] = {}
         for each in answer.models:
             found = (VersionState(int(each.version), each.state, each.reason),) if each.version else ()
@@ -132,7 +148,7 @@ class TritonControl:
 
     async def served(self) -> dict[str, tuple[int, ...]]:
         """Return the served models and versions, even of removed directories. Raises ServerCallError."""
-        answer = await self._call("ModelStatistics", messages.ModelStatisticsRequest(), CALL_SECONDS)
+        answer = await self._call("ModelStatistics", messages.ModelStatisticsRequest(), self.times.call)
         versions: dict[str, tuple[int, ...]] = {}
         for each in answer.model_stats:
             versions[each.name] = tuple(sorted((*versions.get(each.name, ()), int(each.version))))
@@ -248,7 +264,7 @@ class IndexWatcher:
                     # During the call, it can be the result of an earlier load.
                     if failed > 2 and call is None:
                         return why
-                if monotonic() - quiet_since > (NOTHING_SECONDS if call is None else 10 * NOTHING_SECONDS):
+                if monotonic() - quiet_since > self._control.times.nothing * (1 if call is None else 10):
                     return index.why_not(model) or "Triton did not respond, and its index does not show the load"
             if call is not None:
                 await asyncio.wait({call}, timeout=pause)
@@ -259,7 +275,7 @@ class IndexWatcher:
     async def unloads(self, names: Sequence[str], refused: str = "", accepted: Collection[str] = ()) -> str | None:
         """Return how an unload ended: None, or the error. `refused` is Triton's error. A model that the index does not
         list counts as unloaded if its call was `accepted`, or if Triton does not serve it."""
-        begun = monotonic()
+        begun, times = monotonic(), self._control.times
         pause = FIRST_LOOK_SECONDS
         while True:
             if (index := await self.index()) is not None:
@@ -272,7 +288,7 @@ class IndexWatcher:
                     return None
                 seconds = monotonic() - begun
                 ready = [name for name in left if index.in_state(name, "READY") or name not in index.models]
-                if seconds > UNLOAD_SECONDS or (ready and (refused or seconds > IGNORED_SECONDS)):
+                if seconds > times.unload or (ready and (refused or seconds > times.ignored)):
                     return refused or f"{', '.join(ready or left)} is not unloaded after {seconds:.0f} s"
             await asyncio.sleep(pause)
             pause = self._longer(pause)

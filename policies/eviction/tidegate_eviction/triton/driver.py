@@ -13,17 +13,12 @@ from tidegate_contracts.triton import MEMORY_MODEL
 from ..core.messages import Command, Load, Recycle, ServerInventory, Unload
 from ..serving.files import write_whole
 from ..serving.service import EvictionService
-from .control import CALL_SECONDS, IndexWatcher, ModelIndex, RefusedError, ServerCallError, TritonControl, heard
+from .control import IndexWatcher, ModelIndex, RefusedError, ServerCallError, TritonControl, heard
 from .memory import MemoryReader, MemoryReading
 from .repository import RepositoryError
 
-PATIENCE_SECONDS = 20.0  # After this time without a response, the index is also read.
 FAST_SECONDS, SLOW_SECONDS = 0.2, 5.0
 """Seconds between two readings of memory: during loads and unloads, and otherwise."""
-BLIND_SECONDS = 30.0  # After this time without a reading, memory counts as unreadable.
-AGAIN_SECONDS, ASK_SECONDS = 2.0, 10.0  # Seconds between attempts to control Triton, and to request its restart.
-INDEX_SECONDS = 10.0  # Seconds between reads of the index. A model that two of them lack has vanished.
-SURE_SECONDS = 1.0  # After this time, the index shows an unload that a predecessor just ordered.
 log = logging.getLogger(__name__)
 
 
@@ -40,6 +35,7 @@ class TritonDriver:
     def __post_init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
         """Work in progress at this Triton: loads, unloads, and the request for a restart."""
+        self._times = self._control.times
         self._watch = IndexWatcher(self._control)
         self._one_after_another = asyncio.Lock()
         self._read_now = asyncio.Event()
@@ -61,7 +57,7 @@ class TritonDriver:
                 if why != str(error):
                     why = str(error)
                     log.error("Triton runs, but cannot be controlled: %s", why)
-                await asyncio.sleep(AGAIN_SECONDS)
+                await asyncio.sleep(self._times.again)
                 continue
             self.is_up, why = True, ""
             self._service.memory_read(reading)  # First whether there are readings,
@@ -96,7 +92,7 @@ class TritonDriver:
         """Return Triton's models, late enough to show an unload that was just ordered."""
         index = await self._control.index()
         if index.having("READY") - {MEMORY_MODEL}:
-            await asyncio.sleep(SURE_SECONDS)
+            await asyncio.sleep(self._times.sure)
             index = await self._control.index()
         try:
             served = await self._control.served()
@@ -109,7 +105,7 @@ class TritonDriver:
         """Compare the resident models with the index periodically, and report models that two reads do not list."""
         before: frozenset[str] = frozenset()
         while True:
-            await asyncio.sleep(INDEX_SECONDS)
+            await asyncio.sleep(self._times.index)
             thought = self._service.resident()
             if (index := await self._watch.index()) is None:
                 continue
@@ -146,15 +142,7 @@ class TritonDriver:
 
     async def _load(self, command: Load) -> None:
         before = None if command.watch else await self._reading()
-        if command.watch:
-            error = await self._watch.load(command.model, None)
-        else:
-            try:
-                override = await asyncio.to_thread(self._service.override, command.model, command.versions)
-            except (RepositoryError, OSError) as wrong:
-                self._service.load_ended(command.number, str(wrong), None, ())
-                return
-            error = await self._issue(command.model, override)
+        error = await (self._watch.load(command.model, None) if command.watch else self._issue(command))
         if error is not None:
             self._service.load_ended(command.number, error, None, ())
             return
@@ -167,13 +155,17 @@ class TritonDriver:
         else:
             self._read_now.set()
 
-    async def _issue(self, model: str, config: str | None) -> str | None:
+    async def _issue(self, command: Load) -> str | None:
         """Order a load and wait for its end. Return None, or the error."""
-        call = asyncio.create_task(self._control.load(model, None, config))
+        try:
+            override = await asyncio.to_thread(self._service.override, command.model, command.versions)
+        except (RepositoryError, OSError) as wrong:
+            return str(wrong)
+        call = asyncio.create_task(self._control.load(command.model, None, override))
         call.add_done_callback(heard)
         try:
-            await asyncio.wait({call}, timeout=PATIENCE_SECONDS)
-            return await self._watch.load(model, call)
+            await asyncio.wait({call}, timeout=self._times.patience)
+            return await self._watch.load(command.model, call)
         finally:
             call.cancel()
 
@@ -183,7 +175,7 @@ class TritonDriver:
             async with self._one_after_another:  # An ensemble is unloaded before its parts.
                 for name in command.names:
                     try:
-                        await self._control.unload(name, CALL_SECONDS)
+                        await self._control.unload(name, self._times.call)
                     except RefusedError as error:
                         refused = str(error)
                         with suppress(ServerCallError):
@@ -205,7 +197,7 @@ class TritonDriver:
                 break
             except OSError as error:
                 log.error("cannot write %s, so Triton is not restarted yet: %s", self._recycle, error)
-                await asyncio.sleep(ASK_SECONDS)
+                await asyncio.sleep(self._times.restart)
         log.warning("restart of Triton requested: %s", command.reason)
 
     # Memory
@@ -221,7 +213,7 @@ class TritonDriver:
             try:
                 reading = await self._memory.read()
             except ServerCallError as error:
-                if monotonic() - last > BLIND_SECONDS:
+                if monotonic() - last > self._times.blind:
                     self._service.memory_read(MemoryReading(), str(error))
                 continue
             last = monotonic()

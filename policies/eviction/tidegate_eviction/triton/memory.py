@@ -25,7 +25,6 @@ CONFIG = json.dumps(
     }
 )
 LOAD_SECONDS = 60.0
-READ_SECONDS = 5.0
 log = logging.getLogger(__name__)
 
 
@@ -99,7 +98,7 @@ class MemoryReader:
 
     async def _query(self) -> dict[str, Any]:
         try:
-            found = json.loads(await self._control.text(MEMORY_MODEL, "READING", READ_SECONDS))
+            found = json.loads(await self._control.text(MEMORY_MODEL, "READING", self._control.times.reading))
         except ValueError as error:
             raise RefusedError(f"the output of {MEMORY_MODEL} is not a reading: {error}") from None
         if not isinstance(found, dict) or not found.keys() >= {"program", "server", "gpu", "process"}:

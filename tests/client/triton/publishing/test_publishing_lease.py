@@ -23,14 +23,8 @@ def store(where: Path | str) -> Store:
     return ObjectStore(where) if isinstance(where, str) else FolderStore(where)
 
 
-@pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Lease, "EXPIRY_SECONDS", 2.0)
-    monkeypatch.setattr(Lease, "BEAT_SECONDS", 0.2)
-
-
-def lease(store: Store, who: str) -> Lease:
-    return Lease(store, FOLDER, "m", who)
+def lease(store: Store, who: str, *times: float) -> Lease:
+    return Lease(store, FOLDER, "m", who, *times)
 
 
 @contextmanager
@@ -60,36 +54,36 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def is_free(store: Store) -> bool:
+def is_free(store: Store, *times: float) -> bool:
     try:
-        with lease(store, "Bob").held():
+        with lease(store, "Bob", *times).held():
             return True
     except BusyError:
         return False
 
 
 def test_another_publisher_sees_the_holder_until_the_release(store: Store) -> None:
-    with lease(store, "Ada").held():
+    ours = lease(store, "Ada")
+    with ours.held():
         with pytest.raises(
             BusyError, match=r"Ada has been publishing since 2\d\d\d-\S+ \(process \d+ on \S+\)"
         ) as caught:
             lease(store, "Bob").held().__enter__()
         assert caught.value.retry_after is not None
-        assert 0 < caught.value.retry_after <= Lease.EXPIRY_SECONDS
+        assert 0 < caught.value.retry_after <= ours.expiry_seconds
     for _ in range(3):
         assert is_free(store)
     assert len(store.sizes(FOLDER)) == 2
 
 
 @pytest.mark.thorough
-@pytest.mark.usefixtures("short")
 def test_a_lease_that_is_renewed_outlives_its_expiry(store: Store) -> None:
-    with lease(store, "Ada").held() as _:
-        end = time.monotonic() + 3 * Lease.EXPIRY_SECONDS
+    with lease(store, "Ada", 2.0, 0.2).held():
+        end = time.monotonic() + 3 * 2.0
         while time.monotonic() < end:
-            assert not is_free(store)
+            assert not is_free(store, 2.0)
             time.sleep(0.05)
-    assert is_free(store)
+    assert is_free(store, 2.0)
 
 
 def test_the_lease_of_a_killed_process_expires(root: Path) -> None:
@@ -146,12 +140,10 @@ def test_a_holder_that_was_stopped_for_long_writes_nothing_more(
     repository = open_repository(where)
     before = repository.config("m")
     monkeypatch.setattr(Lease, "_beat", lambda *_: None)  # like a stopped process
-    monkeypatch.setattr(Lease, "EXPIRY_SECONDS", 5.0)
-    monkeypatch.setattr(Lease, "BEAT_SECONDS", 2.0)  # S3 has times in whole seconds
-    with repository.lock("m", "Ada"):
+    with repository.lock("m", "Ada", expiry_seconds=5.0, beat_seconds=2.0):  # S3 has times in whole seconds
         staged = repository.staging("m", 2)
         entry(2).write(staged)
-        wait_for(lambda: is_free(store))
+        wait_for(lambda: is_free(store, 5.0))
         for change in (
             lambda: repository.publish("m", 2, staged, entry(2).manifest, config(entry(2), 2, [1, 2])),
             lambda: repository.write_config("m", config(entry(1), 1, [1], prod=1)),

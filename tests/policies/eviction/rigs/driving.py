@@ -4,7 +4,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tidegate_eviction.triton.control import TritonControl
+from tidegate_eviction.triton.control import TritonControl, TritonTimes
 from tidegate_eviction.triton.driver import TritonDriver
 from tidegate_eviction.triton.memory import MemoryReader, MemoryReading
 
@@ -38,9 +38,12 @@ class RecordingService:
 
 @asynccontextmanager
 async def following(
-    stand_in: StandIn, recycle: Path = Path("/nowhere/recycle"), override: Callable[..., str | None] = lambda *_: None
+    stand_in: StandIn,
+    recycle: Path = Path("/nowhere/recycle"),
+    override: Callable[..., str | None] = lambda *_: None,
+    **times: float,
 ) -> AsyncIterator[tuple[TritonDriver, RecordingService]]:
-    control = TritonControl(stand_in.address, SECRET)
+    control = TritonControl(stand_in.address, SECRET, times=TritonTimes(**times))
     service = RecordingService(override)
     driver = TritonDriver(control, MemoryReader(control), recycle, service)  # type: ignore[arg-type]
     follow = asyncio.create_task(driver.follow())

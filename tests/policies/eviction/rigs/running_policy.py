@@ -81,11 +81,13 @@ class RunningPolicy:
 
 
 @asynccontextmanager
-async def running_policy(root: Path, stand_in: StandIn, port: int, **changes: Any) -> AsyncIterator[RunningPolicy]:
+async def running_policy(
+    root: Path, stand_in: StandIn, port: int, times: Mapping[str, float] = {}, **changes: Any
+) -> AsyncIterator[RunningPolicy]:
     (root / "state").mkdir(exist_ok=True)
     footprints = Footprints(root / "state")
     footprints.read()
-    service = EvictionService(settings_for(root, **changes), footprints, "test", chance=lambda: 0.0)
+    service = EvictionService(settings_for(root, **changes), footprints, "test", chance=lambda: 0.0, **times)
     await service.look()
     control = TritonControl(f"127.0.0.1:{port}", SECRET)
     driver = TritonDriver(control, MemoryReader(control), root / "recycle", service)

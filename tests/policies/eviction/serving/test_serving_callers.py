@@ -158,8 +158,8 @@ def fetches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Fetches:
     return Fetches(monkeypatch, tmp_path / "cluster")
 
 
-async def started(root: Path) -> Callers:
-    made = Callers(root / "cluster", root / "state")
+async def started(root: Path, **more: Any) -> Callers:
+    made = Callers(root / "cluster", root / "state", **more)
     made.keys.start()
     await made.keys.tried()
     return made
@@ -248,7 +248,7 @@ async def test_before_any_keys_were_read_only_the_network_policies_protect_or_no
 
 
 async def test_a_new_key_is_looked_up_and_made_up_ones_are_not_looked_up_each_time(
-    tmp_path: Path, fetches: Fetches, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, fetches: Fetches
 ) -> None:
     made = await started(tmp_path)
     before = fetches.number
@@ -256,7 +256,7 @@ async def test_a_new_key_is_looked_up_and_made_up_ones_are_not_looked_up_each_ti
         with pytest.raises(NotLetInError):
             await made.identify(f"Bearer {signed(kid=f'made-up-{number}')}")
     assert fetches.number == before, "they were read a moment ago"
-    monkeypatch.setattr(callers_module, "PAUSE_SECONDS", 0.0)
+    made = await started(tmp_path, pause_seconds=0.0)
     fetches.answer = AWAY
     await made.keys.refresh()
     fetches.answer = fetches.keys.replace(b'"lab"', b'"new"')
@@ -267,7 +267,7 @@ async def test_a_new_key_is_looked_up_and_made_up_ones_are_not_looked_up_each_ti
 
 
 async def test_a_token_is_verified_once(tmp_path: Path, fetches: Fetches, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = await started(tmp_path)
+    made = await started(tmp_path, most_remembered=2)
     seen = []
     verify = verified_claims
 
@@ -276,7 +276,6 @@ async def test_a_token_is_verified_once(tmp_path: Path, fetches: Fetches, monkey
         return verify(token, *more, **named)
 
     monkeypatch.setattr(callers_module, "verified_claims", counting)
-    monkeypatch.setattr(callers_module, "MOST_REMEMBERED", 2)
     token = lease_token("p")
     for _ in range(100):
         assert await made.identify(f"Bearer {token}") == "p"

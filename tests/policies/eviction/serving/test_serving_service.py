@@ -109,9 +109,8 @@ async def test_an_answer_that_is_due_is_not_lost_when_another_call_comes_first(t
 async def test_a_defect_of_one_moment_does_not_stop_the_clock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("tidegate_eviction.serving.service.AFTER_DEFECT_SECONDS", 0.1)
     seen: list[float] = []
-    async with live(tmp_path, StandIn({"a": MIB})) as policy:
+    async with live(tmp_path, StandIn({"a": MIB}), times={"after_defect_seconds": 0.1}) as policy:
         real = policy.service.residency.tick
 
         def tick(now: float) -> Step:
@@ -177,13 +176,12 @@ async def test_a_connection_that_breaks_after_leases_were_made_shorter_ends_none
 async def test_a_repository_that_hangs_delays_no_caller_beyond_its_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate_eviction.serving.service.LOOK_MOST_SECONDS", 0.2)
     answers = threading.Event()
 
     def hangs(*_: object) -> bool:
         return not answers.wait(60)
 
-    async with live(tmp_path, StandIn({"a": MIB})) as policy:
+    async with live(tmp_path, StandIn({"a": MIB}), times={"look_seconds": 0.2}) as policy:
         monkeypatch.setattr(policy.service._catalog, "has_changed", hangs)
         loop = asyncio.get_running_loop()
         begun = loop.time()

@@ -35,6 +35,7 @@ def files_below(folder: Path) -> dict[str, bytes]:
 class Rig:
     root: Path
     is_mounted: bool = True  # Whether the server can read the source directly, which it cannot for a bucket.
+    room_seconds: float = 600.0
     before_look: Callable[[str], object] = str  # Called on a thread before each read of a model's source.
 
     def __post_init__(self) -> None:
@@ -73,7 +74,8 @@ class Rig:
             return self.repository.contents(model)
 
         settings = Staging(folder=str(self.root / "tier"), size_bytes=size_bytes)
-        self.stager = Stager(settings, contents, self.root / "source" if self.is_mounted else None)
+        repository = self.root / "source" if self.is_mounted else None
+        self.stager = Stager(settings, contents, repository, room_seconds=self.room_seconds)
         return self.stager
 
     async def begin(self, model: str) -> tuple[int, float]:

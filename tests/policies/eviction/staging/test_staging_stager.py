@@ -215,13 +215,12 @@ async def test_parts_that_do_not_fit_together_are_refused_at_once_even_if_some_a
         assert rig.staged == {"a"}
 
 
-async def test_a_load_waits_for_space_only_for_a_limited_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_load_waits_for_space_only_for_a_limited_time(tmp_path: Path) -> None:
     for name in "ab":
         write_model(tmp_path, name)
-    rig = Rig(tmp_path, is_mounted=False)
+    rig = Rig(tmp_path, is_mounted=False, room_seconds=0.0)
     async with rig.running(rig.room_for("a")):
         await rig.begin("a")
-        monkeypatch.setattr(module, "ROOM_SECONDS", 0.0)
         with pytest.raises(StagingError, match="b cannot be staged: loads in progress use the whole"):
             await rig.load("b")
         assert rig.staged == {"a"}

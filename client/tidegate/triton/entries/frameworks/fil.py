@@ -17,7 +17,6 @@ from .reading import Reading, Tensor, bounded, config_of, unreadable
 
 BATCH = 32768  # Largest batch in rows. The backend requires a limit, and this is its documentation's.
 JSON_LIMIT = 256 << 20  # Bytes. JSON takes several times as many in memory.
-LIGHTGBM_LIMIT = 64 << 20  # Bytes before the first tree. They grow with the number of features.
 _XGBOOST_CLASSIFIERS = ("binary:", "multi:")
 _LIGHTGBM_CLASSIFIERS = ("binary", "multiclass", "multiclassova")
 _LIGHTGBM_FIELDS = ("objective", "max_feature_idx", "num_tree_per_iteration")
@@ -59,13 +58,14 @@ def read_xgboost_ubjson(source: Path) -> Reading:
     return _reading(source, "xgboost_ubj", "xgboost.ubj", forest)
 
 
-def read_lightgbm(source: Path) -> Reading:
-    """Read a file that `Booster.save_model("….txt")` wrote: the lines before the first tree."""
+def read_lightgbm(source: Path, limit: int = 64 << 20) -> Reading:
+    """Read a file that `Booster.save_model("….txt")` wrote: the lines before the first tree. They take at most `limit`
+    bytes, and grow with the number of features."""
     fields: dict[str, str] = {}
     with source.open("rb") as lines:
-        while line := lines.readline(LIGHTGBM_LIMIT):
-            if lines.tell() > LIGHTGBM_LIMIT:
-                raise unreadable(source, "LightGBM model", f"there is no tree in its first {LIGHTGBM_LIMIT >> 20} MiB")
+        while line := lines.readline(limit):
+            if lines.tell() > limit:
+                raise unreadable(source, "LightGBM model", f"there is no tree in its first {limit >> 20} MiB")
             key, _, value = line.decode("utf-8", "replace").strip().partition("=")
             if key == "Tree":
                 break

@@ -8,7 +8,6 @@ from ....errors import UsageError
 from .reading import ANY, Reading, Tensor, bounded, config_of, unreadable
 
 MODEL, WEIGHTS = "model.xml", "model.bin"
-LIMIT = 256 << 20
 _LONGEST_NUMBER = 100  # Characters of a dimension that are kept. A longer one is invalid.
 _LAYER, _EDGE = ["net", "layers", "layer"], ["net", "edges", "edge"]
 _PORT = [*_LAYER, "output", "port"]
@@ -64,7 +63,7 @@ class _Network:
         self._path.pop()
 
 
-def read(source: Path) -> Reading:
+def read(source: Path, limit: int = 256 << 20) -> Reading:
     """Read the `.xml` and include the `.bin` next to it."""
     weights = source.with_suffix(".bin")
     if not weights.is_file():
@@ -72,7 +71,7 @@ def read(source: Path) -> Reading:
     found = _Network()
     parser = XMLParser(target=found)
     try:
-        parser.feed(bounded(source, LIMIT, "an OpenVINO model's XML"))
+        parser.feed(bounded(source, limit, "an OpenVINO model's XML"))
         parser.close()
     except (ParseError, ValueError, LookupError) as error:
         raise unreadable(source, "OpenVINO model", error) from None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tidegate.errors import UsageError
 from tidegate.triton.entries.configure import Options
 from tidegate.triton.entries.detect import READERS, Framework, detect
-from tidegate.triton.entries.frameworks.fil import read_ubjson
+from tidegate.triton.entries.frameworks import fil, openvino
 from tidegate.triton.entries.frameworks.reading import Reading
 from tidegate.triton.entries.write import new_entry
 
@@ -75,10 +75,7 @@ def test_damaged_files_are_read_or_refused(framework: Framework, damage: list[tu
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("line", [b"x" * 1000, b"%d=\n"])
-def test_lightgbm_without_a_tree_takes_little_memory(
-    tmp_path: Path, line: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tidegate.triton.entries.frameworks.fil.LIGHTGBM_LIMIT", 1 << 20)
+def test_lightgbm_without_a_tree_takes_little_memory(tmp_path: Path, line: bytes) -> None:
     with (tmp_path / "m.txt").open("wb") as file:
         file.write(b"tree\n")
         for number in range(20_000 if b"x" in line else 1_000_000):
@@ -86,17 +83,16 @@ def test_lightgbm_without_a_tree_takes_little_memory(
 
     def refused() -> None:
         with pytest.raises(UsageError, match="no tree in its first 1 MiB"):
-            READERS[Framework.LIGHTGBM](tmp_path / "m.txt")
+            fil.read_lightgbm(tmp_path / "m.txt", 1 << 20)
 
     assert traced(refused)[1] < 4 << 20
 
 
-def test_openvino_uses_no_memory_for_unneeded_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.triton.entries.frameworks.openvino.LIMIT", 4 << 20)  # the limit for the bytes
+def test_openvino_uses_no_memory_for_unneeded_parts(tmp_path: Path) -> None:
     junk = b"<!-- <!DOCTYPE net> --><rt_info>" + b"<a/>" * 500_000 + b"</rt_info></net>"
     (tmp_path / "m.xml").write_bytes((FILES / "openvino.xml").read_bytes().replace(b"</net>", junk))
     (tmp_path / "m.bin").write_bytes(b"")
-    assert traced(lambda: READERS[Framework.OPENVINO](tmp_path / "m.xml"))[1] < 8 << 20
+    assert traced(lambda: openvino.read(tmp_path / "m.xml", 4 << 20))[1] < 8 << 20
 
 
 def test_a_number_that_no_configuration_holds_is_refused(tmp_path: Path) -> None:
@@ -112,7 +108,7 @@ def test_ubjson_uses_no_memory_for_unneeded_parts() -> None:
     many = b"{" + b"".join(b"U\x06%06dZ" % number for number in range(40_000)) + b"}"
     for junk in (many, b"[" + b"[]" * 40_000 + b"]", b"[#l" + (40_000).to_bytes(4) + b"Z" * 40_000, long, doubles):
         content = b"{U\x01a" + junk + b"U\x01bT}"
-        found, peak = traced(partial(read_ubjson, content, {"a": None, "b": None}))
+        found, peak = traced(partial(fil.read_ubjson, content, {"a": None, "b": None}))
         assert (found, peak < 2 << 20) == ({"a": None if junk is long else {}, "b": True}, True)
 
 

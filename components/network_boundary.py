@@ -50,7 +50,6 @@ class NetworkBoundary(pulumi.ComponentResource):
         inference = _ports((triton.HTTP_PORT, triton.GRPC_PORT, openai.HTTP_PORT))
         lease = [_port(eviction_process.LEASE_PORT)]
         prometheus = _pods_of(args.prometheus, namespace_peer(args.prometheus.namespace))
-
         labels = naming.labels("network")
 
         def policy(

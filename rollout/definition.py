@@ -25,7 +25,6 @@ from .render import render
 from .seen import CommandReport
 from .terminal import note, progress
 
-SECONDS = 120  # For one image.
 _AT_ONCE = 8
 _LONGEST_ERROR = 1_000
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -80,7 +79,7 @@ def _references(definition: Definition, plane_name: str | None) -> dict[str, str
     return {name: f"{images[name].mirrored(registries)}:{images[name].tag}" for name in sorted(images)}
 
 
-def _query_all(references: Mapping[str, str], insecure: bool) -> dict[str, tuple[str, str]]:
+def _query_all(references: Mapping[str, str], insecure: bool, seconds: float = 120) -> dict[str, tuple[str, str]]:
     """Return the digest of each image, or an empty text and the error. Ctrl-C stops all queries."""
     try:
         crane = tools.path(tools.CRANE)
@@ -88,7 +87,7 @@ def _query_all(references: Mapping[str, str], insecure: bool) -> dict[str, tuple
         raise CommandError(str(error)) from None
     command = [str(crane), "digest", *(["--insecure"] if insecure else [])]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        queries = {pool.submit(_query, [*command, reference]): image for image, reference in references.items()}
+        queries = {pool.submit(_query, [*command, where], seconds): image for image, where in references.items()}
         try:
             done = progress(as_completed(queries), len(queries), "images resolved")
             found = {queries[future]: future.result() for future in done}
@@ -99,11 +98,11 @@ def _query_all(references: Mapping[str, str], insecure: bool) -> dict[str, tuple
     return {image: found[image] for image in references}
 
 
-def _query(command: list[str]) -> tuple[str, str]:
+def _query(command: list[str], seconds: float) -> tuple[str, str]:
     try:
-        done = processes.run(command, seconds=SECONDS)
+        done = processes.run(command, seconds=seconds)
     except TimeoutExpired:
-        return "", f"no response within {SECONDS} s"
+        return "", f"no response within {seconds:g} s"
     digest = done.stdout.strip()
     if done.returncode == 0 and _DIGEST.fullmatch(digest):
         return digest, ""

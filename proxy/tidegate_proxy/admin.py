@@ -13,6 +13,7 @@ from tidegate_contracts import metrics, proxy_process
 from tidegate_service.exposition import Samples, family
 
 from .config import LiveConfig
+from .servers import ServerQueries
 from .shared_state import SharedState
 from .telemetry.meter import Meter, pieces
 from .upstream.load_watch import MOST_REPORTED
@@ -97,15 +98,8 @@ class MeterCollector(Collector):
         yield _family("load_failed_timestamp_seconds", since)
 
 
-def make_admin(
-    ready: Callable[[], str],
-    server_ready: Callable[[str], str | None],
-    not_loaded: Callable[[str], list[str]],
-    registry: CollectorRegistry,
-    meter: Meter,
-) -> FastAPI:
-    """Return the application. `ready` returns why the proxy is not ready, or nothing. `server_ready` does so for a
-    server (None: unknown). `not_loaded` lists a server's failed loads. `meter` has the counts of calls."""
+def make_admin(ready: Callable[[], str], servers: ServerQueries, registry: CollectorRegistry, meter: Meter) -> FastAPI:
+    """Return the application. `ready` returns why the proxy is not ready, or nothing. `meter` counts calls."""
     app = FastAPI(title="Tidegate inference proxy: probes and metrics", openapi_url=None)
 
     @app.get(proxy_process.LIVE_PATH)
@@ -119,10 +113,10 @@ def make_admin(
 
     @app.get(f"{proxy_process.SERVER_READY_PATH}/{{server}}")
     async def one(server: str) -> Response:
-        why = server_ready(server)
+        why = servers.why_not_ready(server)
         if why is None:
             return PlainTextResponse("the routing table has no such server\n", 404)
-        lines = "\n".join([why or "ready", *not_loaded(server)])
+        lines = "\n".join([why or "ready", *servers.not_loaded(server)])
         return PlainTextResponse(f"{lines}\n", 503 if why else 200)
 
     @app.get(proxy_process.METRICS_PATH)

@@ -12,7 +12,7 @@ from tidegate_contracts.whereabouts import WHEREABOUTS_PATH
 from .kinds import KINDS, problem_body
 from .pages import OPENAPI_PATH, models_page, openapi, wants_page
 from .problems import TWO_CREDENTIALS, Problem, ProblemType
-from .servers import ServerQueries, as_it_is
+from .servers import ServerQueries
 from .telemetry.meter import Meter
 
 _CREDENTIALS = {b"authorization", b"x-api-key", b"x-domino-api-key"}
@@ -82,7 +82,7 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
         return Response(status_code=200 if await servers.is_ready(*_asked(request)) else 400, headers=_PLAIN)
 
     async def metadata(request: Request) -> Response:
-        return as_it_is(await servers.metadata(*_asked(request)))
+        return await servers.metadata(*_asked(request))
 
     async def openai_models(request: Request) -> Response:
         model = _model(request)

@@ -84,10 +84,11 @@ class InFlightCount:
 class ConcurrencyLimiter:
     """Bounded slots with a bounded queue, served in turn by model and caller, in order within each."""
 
-    __slots__ = ("_admitting", "_queues", "in_flight", "limit", "waiting")
+    __slots__ = ("_admitting", "_cut_seconds", "_queues", "in_flight", "limit", "waiting")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, cut_seconds: float = CUT_SECONDS) -> None:
         self.limit = limit
+        self._cut_seconds = cut_seconds
         self.in_flight = 0
         self.waiting = 0  # Calls in the queue.
         self._queues: dict[tuple[InFlightCount, InFlightCount], deque[Waiter]] = {}
@@ -136,7 +137,7 @@ class ConcurrencyLimiter:
         """Give a slot back whose call a replica may still work on: to others at once, to its caller later."""
         caller.cut += 1
         self.release(model, caller)
-        asyncio.get_running_loop().call_later(CUT_SECONDS, self._uncut, caller)
+        asyncio.get_running_loop().call_later(self._cut_seconds, self._uncut, caller)
 
     def _uncut(self, caller: InFlightCount) -> None:
         caller.cut -= 1

@@ -26,12 +26,11 @@ from .problems import TableError
 from .residency.client import LeaseToken
 from .residency.manager import LeaseManager, new_holder_name
 from .routes import Routes
-from .settings import Layout
+from .settings import Layout, Tunables
 from .tables import read_access, read_routing
 from .telemetry.meter import Meter
 from .upstream.replica import Replica
 
-LOOK_SECONDS = 1.0  # Seconds between two looks at a file.
 log = logging.getLogger(__name__)
 
 
@@ -111,22 +110,22 @@ class WatchedFile:
             return error.errno
 
 
-async def follow(watched: list[WatchedFile]) -> None:
-    """Look at all files, for ever."""
+async def follow(watched: list[WatchedFile], seconds: float) -> None:
+    """Look at all files every so many seconds, for ever."""
     while True:
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(seconds)
         for each in watched:
             await each.look()
 
 
-REPLICAS_SECONDS = 5.0  # Seconds between two counts of the proxy's replicas.
 RELEASE_SECONDS = 1.0  # Timeout of giving all leases back at the end. The others expire.
+REPLICAS_SECONDS = 5.0  # Seconds between two counts of the proxy's replicas.
 
 
 class LiveConfig:
     """The state of all files, and the authorizer that uses it."""
 
-    def __init__(self, settings: ProxySettings, layout: Layout, find: Lookup, meter: Meter) -> None:
+    def __init__(self, settings: ProxySettings, layout: Layout, find: Lookup, meter: Meter, tunables: Tunables) -> None:
         self.routes = Routes(routing.RoutingTable(environment=settings.environment, servers=(), models=()), {})
         self.tls: ssl.SSLContext | None = None
         self.grpc_tls: ssl.SSLContext | None = None
@@ -135,7 +134,7 @@ class LiveConfig:
         self._rules = Rules()
         self._keys: ApiKeys = {}
         self.authorizer = Authorizer(self._access, self.routes, domino_principal_url=settings.domino_principal_url)
-        self._settings = settings
+        self._settings, self._tunables = settings, tunables
         self._find = find
         self._meter = meter
         self.silenced: Callable[[Replica], None] = lambda _: None  # Called with each replica that stops responding.
@@ -163,7 +162,7 @@ class LiveConfig:
             except TableError as error:
                 raise TableError(f"{each.path}: {error}") from None
 
-    async def count_replicas(self) -> None:
+    async def count_replicas(self, seconds: float = REPLICAS_SECONDS) -> None:
         """Count the replicas that share the rate limits, for ever. If that fails, keep the last number."""
         while True:
             try:
@@ -173,7 +172,7 @@ class LiveConfig:
             else:
                 if number := len({address for _, address in found}):
                     self.authorizer.set_replicas(number)
-            await asyncio.sleep(REPLICAS_SECONDS)
+            await asyncio.sleep(seconds)
 
     async def close(self) -> None:
         """Stop following files, and give leases back. Nothing is in flight any more."""
@@ -211,8 +210,8 @@ class LiveConfig:
         if config.lease_port is not None:
             seconds, most = self._settings.connect_timeout_seconds, self._settings.concurrency * WAITING_FOR_EACH
             token = self._lease_token.header
-            leases = LeaseManager(server, config, new_holder_name(), self._meter, seconds, most, token)
-        live_path = config.live_path.encode() if config.live_path else KINDS[kind].live_path
+            leases = LeaseManager(server, config, new_holder_name(), self._meter, seconds, most, self._tunables, token)
+        live = config.live_path.encode() if config.live_path else KINDS[kind].live_path
         index, speaks_grpc = KINDS[kind].index, KINDS[kind].speaks_v2
 
         def is_called(model: str) -> bool:
@@ -222,9 +221,9 @@ class LiveConfig:
         def expected() -> Collection[tuple[str, str]]:
             return self.routes.expected.get((server, config.name), ())
 
-        find, silenced = self._find, lambda replica: self.silenced(replica)
+        find, tunables, silenced = self._find, self._tunables, lambda replica: self.silenced(replica)
         return Pool(
-            server, config, live_path, find, leases, silenced, index, is_called, expected, speaks_grpc=speaks_grpc
+            server, config, live, find, leases, silenced, index, is_called, expected, tunables, speaks_grpc=speaks_grpc
         )
 
     def _leave(self, pool: Pool) -> None:

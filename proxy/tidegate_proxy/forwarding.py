@@ -21,10 +21,6 @@ from .telemetry.records import WAITED_SECONDS
 from .upstream.breaker import FAILURES, Trial
 from .upstream.replica import Replica
 
-AVOIDED_SECONDS = 5.0
-"""Seconds for which other replicas are preferred to one that reported that it lacks a model. A frontend of Dynamo
-reports that, in one way or another, until Kubernetes has noticed the end of its worker."""
-
 
 class Forwarding:
     """The resources of one call on its way to a replica of its model's pool, or to another if the first did nothing. A
@@ -279,7 +275,7 @@ class Forwarding:
 
     def avoid(self, replica: Replica) -> Replica | None:
         """Prefer other replicas for a while, because this one lacks the model. Return one as `next_replica` does."""
-        replica.avoided_until = monotonic() + AVOIDED_SECONDS
+        replica.avoided_until = monotonic() + self.shared.tunables.avoided_seconds
         self.shared.meter.upstream_errors[self.route.server, "lost"] += 1
         return self.next_replica(replica)
 

@@ -37,14 +37,15 @@ LONGEST_KNOWN = 256  # Bytes of the longest address that is kept.
 class KnownTargets(dict[bytes, Target]):
     """A cache of targets by address, filled only by callers with a credential. It ignores `path` before an address."""
 
-    def __init__(self, path: bytes) -> None:
+    def __init__(self, path: bytes, most: int = MOST_KNOWN_TARGETS) -> None:
         self._path = path
+        self._most = most
 
     def parse_path(self, url: bytes, is_kept: bool) -> Target | None:
         """Return the target of an address, or None. If `is_kept`, keep it for the next request."""
         target = parse_path(plain_path(without_path(origin_form(url), self._path)))
         if target is not None and is_kept and len(url) <= LONGEST_KNOWN:
-            if len(self) >= MOST_KNOWN_TARGETS:
+            if len(self) >= self._most:
                 self.clear()
             self[url] = target
         return target

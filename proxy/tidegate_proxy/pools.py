@@ -13,6 +13,7 @@ from tidegate_contracts.placement import weight
 
 from .problems import Problem, ProblemType
 from .residency.manager import LeaseManager
+from .settings import Tunables
 from .shared_tasks import SharedTasks
 from .upstream.breaker import FAILURES
 from .upstream.health_check import HealthCheck
@@ -84,13 +85,15 @@ class Pool:
         index: IndexQuestion | None = None,
         is_called: Callable[[str], bool] = lambda _: True,
         expected: Callable[[], Collection[tuple[str, str]]] = tuple,
+        tunables: Tunables = Tunables(),
         *,
         speaks_grpc: bool = True,
     ) -> None:
-        """`silenced` is called with each replica that stops responding. For the last three see `LoadWatch`."""
+        """`silenced` is called with each replica that stops responding. For the next three see `LoadWatch`."""
         self.server = server
         self.name = f"{server}/{pool.name}"  # For people.
         self.config = pool
+        self.tunables = tunables
         self.replicas: list[Replica] = []
         self.retries = RetryBudget(monotonic())
         self.leases = leases
@@ -160,12 +163,12 @@ class Pool:
             if address not in known:
                 known[address] = replica = Replica(family, address)
                 self._checks[replica] = HealthCheck(
-                    replica, self._live_path, self.config.host, self._changed, self._grpc_port
+                    replica, self._live_path, self.config.host, self._changed, self._grpc_port, self.tunables
                 )
                 if self._index is not None and self.leases is None:
                     place = {"server": self.server, "pool": self.config.name}
                     self.watches[replica] = LoadWatch(
-                        replica, self._index, self.config.host, place, self._is_called, self._expected
+                        replica, self._index, self.config.host, place, self._is_called, self._expected, self.tunables
                     )
         for address, replica in known.items():
             replica.listed = address in found

@@ -19,10 +19,6 @@ from .server_kind import ServerKind
 from .targets import Target, is_version
 from .telemetry.meter import CallCount
 
-ASK_AGAIN_SECONDS = 5.0  # Seconds after which a call makes the alias be read again, in the background.
-RETRY_SECONDS = 1.0  # The same after a failure, and for sequences.
-HOLD_SECONDS = 60.0
-"""Seconds for which a known alias is used if it cannot be read again, so that no call gets an old version."""
 ANSWER_SECONDS = 5.0
 
 
@@ -41,7 +37,7 @@ class _ConfigLookup:
         """Query the configuration, unless a query runs or has just ended. It can take so many seconds. `take` reads the
         fact from the configuration, or raises ValueError."""
         if now >= self._query_at and self._querying is None:
-            self._query_at = now + RETRY_SECONDS
+            self._query_at = now + self._pool.tunables.retry_seconds
             self._querying = asyncio.get_running_loop().create_task(self._query(take, seconds))
 
     async def _queried(self) -> None:
@@ -96,33 +92,32 @@ class Alias(_ConfigLookup):
             version = self.known(monotonic())
         if version is None:  # no other version may take its place
             which = f"The proxy does not know which version of the model {self._model} its alias {self._name} means"
-            raise Problem(ProblemType.BUSY, f"{which}: {self._why}.", RETRY_SECONDS, reason="alias-unknown")
+            seconds = self._pool.tunables.retry_seconds
+            raise Problem(ProblemType.BUSY, f"{which}: {self._why}.", seconds, reason="alias-unknown")
         return version
 
     def _take(self, config: bytes) -> None:
         parameter, value = self._kind.alias(config, self._name)
-        now = monotonic()
+        now, tunables = monotonic(), self._pool.tunables
         if is_version(value):
-            self._version, self._holds_until, self._query_at = value, now + HOLD_SECONDS, now + ASK_AGAIN_SECONDS
+            self._version, self._holds_until = value, now + tunables.alias_hold_seconds
+            self._query_at = now + tunables.alias_seconds
         else:
             self._version, self._holds_until = None, 0.0
             raise ValueError(f"the parameter {parameter} of the model's configuration is not the number of a version")
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Sequences(_ConfigLookup):
     """Whether one model on one server keeps sequences."""
 
-    __slots__ = ("is_old", "known")
-
-    def __init__(self, model: str, pool: Pool, kind: ServerKind) -> None:
-        super().__init__(model, pool, kind)
-        self.known: bool | None = None  # None while unknown.
-        self.is_old = False  # Whether tables have changed since the query.
+    known: bool | None = None  # None while unknown.
+    is_old: bool = False  # Whether tables have changed since the query.
 
     def ask_again(self) -> None:
         """Query again in the background. The known value holds until then."""
-        self.is_old = False
         self._look(monotonic(), self._take)
+        self.is_old = self._querying is None  # a query has just ended, so a later call queries again
 
     async def find(self, seconds: float) -> bool | None:
         """Return whether the model keeps sequences. None if no replica responds within `seconds`. Requests that come
@@ -272,5 +267,4 @@ class Routes:
         return () if route is None else (route,)
 
     def of_server(self, server: str | None) -> Sequence[Route]:
-
         return [each for (at, name), each in self._by_server.items() if server in (None, at) and name == each.name]

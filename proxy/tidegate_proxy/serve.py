@@ -23,14 +23,12 @@ from .http.connection import HttpServer
 from .malloc import give_freed_memory_back, resident_bytes
 from .pools import Lookup, lookup
 from .servers import ServerQueries
-from .settings import Layout
+from .settings import Layout, Tunables
 from .shared_state import SharedState
 from .telemetry.meter import Meter
 from .tls import TlsHandshake
 
 KEEP_ALIVE_SECONDS = 75.0  # Seconds for which a caller's idle connection stays open.
-HEAD_SECONDS = 20.0  # Timeout of the head of a request.
-QUIET_SECONDS = 1.0  # After SIGTERM the proxy accepts connections until no request has come for so long.
 BACKLOG = 4096
 GIVEN_BACK_BYTES = 16 << 20
 """Growth of the process, or drop of what callers hold, after which freed memory is returned."""
@@ -46,12 +44,14 @@ log = logging.getLogger(__name__)
 class Proxy:
     """All parts of one proxy process."""
 
-    def __init__(self, settings: ProxySettings, layout: Layout, find: Lookup = lookup) -> None:
+    def __init__(
+        self, settings: ProxySettings, layout: Layout, find: Lookup = lookup, tunables: Tunables = Tunables()
+    ) -> None:
         self.settings = settings
         self.layout = layout
         self.meter = Meter(settings.metrics_models, settings.metrics_callers)
-        self.config = LiveConfig(settings, layout, find, self.meter)
-        self.shared = SharedState(settings, self.config.authorizer, self.meter)
+        self.config = LiveConfig(settings, layout, find, self.meter, tunables)
+        self.shared = SharedState(settings, self.config.authorizer, self.meter, tunables)
         self.config.silenced = self.shared.replica_silent
         self.ports: dict[str, int] = {}  # Its ports, once it listens: http, grpc, admin.
         self.why_not_ready = ""  # Why it should get no more requests, or empty.
@@ -70,10 +70,8 @@ class Proxy:
         await self._accept(listeners["http"], self.http.connection, self.config.tls)
         registry = CollectorRegistry()
         registry.register(MeterCollector(self.shared, self.config))
-        self._admin = AdminThread(
-            make_admin(lambda: self.why_not_ready, servers.why_not_ready, servers.not_loaded, registry, self.meter),
-            listeners["admin"],
-        )
+        admin = make_admin(lambda: self.why_not_ready, servers, registry, self.meter)
+        self._admin = AdminThread(admin, listeners["admin"])
         self._admin.start()
         self.grpc = GrpcServer(self.shared, servers, self.layout.upstream_ca)
         await self._accept(listeners["grpc"], self.grpc.connection, self.config.grpc_tls)
@@ -81,7 +79,7 @@ class Proxy:
             self.shared.sweep(),
             self._sweep_connections(),
             self._give_memory_back(),
-            follow(self.config.watched),
+            follow(self.config.watched, self.shared.tunables.file_seconds),
             self.config.count_replicas(),
             self.config.authorizer.tend(),
         ):
@@ -96,7 +94,7 @@ class Proxy:
         self, listener: socket.socket, behind: Callable[[], AccountedConnection], tls: ssl.SSLContext | None
     ) -> None:
         """Accept connections, several in each turn of the loop: one behind thousands does not wait as many turns."""
-        made = behind if tls is None else lambda: TlsHandshake(self.shared.memory, self.shared.bulk_reads, tls, behind)
+        made = behind if tls is None else lambda: TlsHandshake(self.shared, tls, behind)
         for _ in range(ACCEPTED_AT_ONCE):
             loop = asyncio.get_running_loop()
             self._accepting.append(await loop.create_server(made, sock=listener.dup(), backlog=BACKLOG))
@@ -143,7 +141,7 @@ class Proxy:
     async def _until_quiet(self, end: float) -> None:
         """Wait until no request has come for a while, because load balancers need time to notice the end."""
         quiet_since, seen = monotonic(), 0
-        while monotonic() - quiet_since < QUIET_SECONDS and monotonic() < end:
+        while monotonic() - quiet_since < self.shared.tunables.quiet_seconds and monotonic() < end:
             if (requests := self.http.answered + self.grpc.opened) != seen:
                 quiet_since, seen = monotonic(), requests
             await asyncio.sleep(0.05)
@@ -172,7 +170,7 @@ class Proxy:
             now = monotonic()
             try:
                 for connection in list(self.http.connections):
-                    connection.end_if_late(now, KEEP_ALIVE_SECONDS, HEAD_SECONDS)
+                    connection.end_if_late(now, KEEP_ALIVE_SECONDS, self.shared.tunables.head_seconds)
                 self.grpc.look()
             except Exception:  # the next sweep goes on
                 log.exception("the sweep of connections failed")

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 from fastapi import Response
@@ -19,7 +19,6 @@ from .problems import Problem, ProblemType, other_protocol
 from .routes import Route
 from .shared_state import SharedState
 from .triton.kind import as_served
-from .upstream.request import Answer
 from .whereabouts import whereabouts
 
 AT_ONCE = 200  # Models that are written before others have their turn.
@@ -119,11 +118,12 @@ class ServerQueries:
         pools = self._config.routes.pools_of.get(server, [])
         return [line for pool in pools for watch in list(pool.watches.values()) for line in watch.failure_lines()]
 
-    async def metadata(self, credential: bytes, server: str | None) -> Answer:
+    async def metadata(self, credential: bytes, server: str | None) -> Response:
         """Return the metadata of a server, or without a name of the first that the caller can see."""
         routes = await self.asked(credential, server)
         answer = await ask(routes[0].pool, b"/v2", self._shared.call_seconds)
-        return replace(answer, body=as_served(answer.body)) if answer.status == 200 else answer
+        body = as_served(answer.body) if answer.status == 200 else answer.body
+        return Response(body, answer.status, {"content-type": answer.media_type})
 
     @asynccontextmanager
     async def _listing(self, identity: Identity, models: int) -> AsyncIterator[Callable[[int], None]]:
@@ -166,9 +166,3 @@ def _no_server() -> Problem:
 
 def _slices(whole: Sequence[Route], size: int) -> Iterable[Sequence[Route]]:
     return (whole[at : at + size] for at in range(0, len(whole), size))
-
-
-def as_it_is(answer: Answer) -> Response:
-    """Return a server's response unchanged."""
-
-    return Response(answer.body, answer.status, {"content-type": answer.media_type})

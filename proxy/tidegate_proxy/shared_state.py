@@ -11,6 +11,7 @@ from tidegate_contracts.proxy_settings import ProxySettings
 from .access.authorizer import Authorizer
 from .concurrency import ConcurrencyLimiter, RoundRobin
 from .memory import Memory, process_memory
+from .settings import Tunables
 from .telemetry.meter import Meter
 from .telemetry.records import CallLog
 from .telemetry.traces import Tracer
@@ -45,6 +46,7 @@ class SharedState:
     settings: ProxySettings
     authorizer: Authorizer
     meter: Meter
+    tunables: Tunables
     call_log: CallLog = field(default_factory=CallLog)
     open_calls: set[OpenCall] = field(default_factory=set)
     draining: bool = False  # Whether the proxy is stopping: responses make callers open a new connection.
@@ -54,7 +56,7 @@ class SharedState:
         self.limiter = ConcurrencyLimiter(settings.concurrency)
         self.tracer: Tracer | None = None  # Makes spans, if they are collected.
         if settings.otlp_endpoint is not None:
-            self.tracer = Tracer(settings.otlp_endpoint, settings.trace_percent, settings.environment)
+            self.tracer = Tracer(settings.otlp_endpoint, settings.trace_percent, settings.environment, self.tunables)
         self.body_limit_bytes = settings.body_limit_bytes  # Calls read both, and reading a setting takes longer.
         self.call_seconds = float(settings.request_timeout_seconds)  # Timeout of a call.
         self.memory = Memory(settings.memory_bytes or process_memory())

@@ -5,11 +5,10 @@ import ssl
 from collections.abc import Callable
 from typing import cast
 
-from .concurrency import BULK_BYTES, RoundRobin
+from .concurrency import BULK_BYTES
 from .guests import AccountedConnection
-from .memory import Memory
+from .shared_state import SharedState
 
-HELLO_SECONDS = 20.0  # Timeout of the TLS handshake.
 FAREWELL_SECONDS = 1.0  # Timeout of the TLS shutdown.
 FRUITLESS_AT_ONCE = 2048  # Bytes per read of a connection whose records bring no data.
 MOST_FRUITLESS = 64 * 1024  # Such bytes in a row: a hello with certificates, or records of 16 KiB that come in pieces.
@@ -62,11 +61,8 @@ class _Records(asyncio.BufferedProtocol):
 class TlsHandshake(AccountedConnection):
     """A connection during its TLS handshake. Then another protocol takes it over, with the wire below it."""
 
-    def __init__(
-        self, whole: Memory, turns: RoundRobin, tls: ssl.SSLContext, behind: Callable[[], AccountedConnection]
-    ) -> None:
-        self._whole = whole
-        self._turns = turns
+    def __init__(self, shared: SharedState, tls: ssl.SSLContext, behind: Callable[[], AccountedConnection]) -> None:
+        self._shared = shared
         self._tls = tls
         self._behind = behind
         self._early = b""  # Bytes that came before a protocol could take them.
@@ -76,7 +72,7 @@ class TlsHandshake(AccountedConnection):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the handshake, if there is memory for the connection."""
         self.transport = self.wire = cast(asyncio.Transport, transport)
-        if self.arrive(self._whole):
+        if self.arrive(self._shared.memory):
             self._task = asyncio.get_running_loop().create_task(self._handshake(self.transport))
         else:
             self.evict()
@@ -111,7 +107,7 @@ class TlsHandshake(AccountedConnection):
             self.memory.count_cut("chatter")
             self.wire.abort()
         elif self._inner is not None:
-            self._inner.take_turns(BULK_BYTES, self._turns)
+            self._inner.take_turns(BULK_BYTES, self._shared.bulk_reads)
 
     async def _handshake(self, wire: asyncio.Transport) -> None:
         made = None
@@ -149,9 +145,10 @@ class TlsHandshake(AccountedConnection):
     async def _say_hello(self, wire: asyncio.Transport) -> asyncio.Transport:
         if wire.is_closing():  # TLS would get that before it has begun, and then wait for the caller all the same
             raise ConnectionResetError
+        hello_seconds = self._shared.tunables.hello_seconds
         made = await asyncio.get_running_loop().start_tls(
             wire, self, self._tls, server_side=True,
-            ssl_handshake_timeout=HELLO_SECONDS, ssl_shutdown_timeout=FAREWELL_SECONDS,
+            ssl_handshake_timeout=hello_seconds, ssl_shutdown_timeout=FAREWELL_SECONDS,
         )  # fmt: skip
         if made is None:  # the caller has left during the handshake
             raise ConnectionResetError

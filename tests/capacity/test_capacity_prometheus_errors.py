@@ -1,9 +1,6 @@
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -12,6 +9,7 @@ from capacity.prometheus import AUTHORIZATION_FILE
 from cli.app import app
 from lab.local_plane.process import free_ports
 from lab.local_plane.prometheus import installed, prometheus
+from tests.proxy.http.upstream import Asked, raw, response, running_upstream
 from tests.proxy.rigs.pytest_rigs import not_run
 
 TOO_MUCH = '{"status":"error","errorType":"execution","error":"query processing would load too many samples"}'
@@ -19,30 +17,10 @@ EMPTY = '{"status":"success","data":{"resultType":"vector","result":[]}}'
 
 
 @contextmanager
-def answering(status: int, body: str, **headers: str) -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """A server with one response to everything. Yields its address and the received headers."""
-    received: list[dict[str, str]] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            received.append(dict(self.headers))
-            self.send_response(status)
-            for name, value in ({"Content-Length": str(len(body.encode()))} | headers).items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}", received
-        finally:
-            server.shutdown()
-            thread.join()
+def answering(status: int, body: str, **headers: str) -> Iterator[tuple[str, list[Asked]]]:
+    """A server with one response to everything. Yields its address and the requests."""
+    with running_upstream(raw(response(body.encode(), status, **headers), end="close")) as server:
+        yield f"http://{server.http}", server.asked
 
 
 def refused(tmp_path: Path, url: str, *more: str, code: int = 1) -> str:
@@ -103,7 +81,7 @@ def test_a_credential_is_sent_to_this_server_only(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv(AUTHORIZATION_FILE, str(tmp_path / "authorization"))
     with answering(200, EMPTY) as (other, others), answering(302, "", Location=other) as (url, received):
         assert "a redirect" in refused(tmp_path, url)
-    assert ([each["Authorization"] for each in received], others) == (["Bearer abc"], [])
+    assert ([each.headers["authorization"] for each in received], others) == (["Bearer abc"], [])
 
 
 @pytest.mark.parametrize(

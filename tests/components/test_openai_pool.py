@@ -2,9 +2,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 from urllib.request import urlopen
 
@@ -17,6 +15,7 @@ from lab.local_plane.process import answers, free_ports, running
 from stacks.resolve import resolve
 from stacks.validate import read_definition
 from tests.charts.rendering import declared
+from tests.proxy.http.upstream import answering, running_upstream
 
 from .objects import containers, named, of_kind, template
 
@@ -104,14 +103,7 @@ def test_the_routing_table_has_the_pool_of_each_version(table: RoutingTable) -> 
     assert {model.served_names for model in found.values()} == {("assistant", "meta/llama-3.1-8b-instruct")}
 
 
-class _Engine(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b"vllm:num_requests_running 3\n" if self.path == "/metrics" else b"secret")
-
-    def log_message(self, *_: object) -> None:
-        """Do not log requests."""
+ENGINE = answering(lambda asked: b"vllm:num_requests_running 3\n" if asked.path == "/metrics" else b"secret")
 
 
 @contextlib.contextmanager
@@ -133,13 +125,13 @@ def exported(address: str) -> dict[str, str]:
 def test_the_relay_hands_out_only_the_metrics_of_an_engine(objects: list[KubernetesObject], tmp_path: Path) -> None:
     relay = container(objects, "code-qwen", "metrics")
     assert relay["args"] == [":8002", "http://127.0.0.1:8000/metrics"]
-    engine = ThreadingHTTPServer(("127.0.0.1", 0), _Engine)
-    Thread(target=engine.serve_forever, daemon=True).start()
-    with relaying(tmp_path, relay, engine.server_port) as address:
+    with (
+        contextlib.ExitStack() as engines,
+        relaying(tmp_path, relay, engines.enter_context(running_upstream(ENGINE)).port) as address,
+    ):
         assert exported(address) == {"vllm:num_requests_running": "3", "tidegate_engine_up": "1"}
         assert urlopen(f"{address}/v1/models").read() == b""
-        engine.shutdown()
-        engine.server_close()
+        engines.close()
         assert exported(address) == {"tidegate_engine_up": "0"}, "while it loads, or hangs"
 
 
@@ -148,12 +140,8 @@ def test_the_relay_exports_a_frontends_metrics_while_its_worker_has_none(
 ) -> None:
     relay = container(objects, "chat-blue", "metrics")
     assert relay["args"] == [":8002", "http://127.0.0.1:8000/metrics", "http://127.0.0.1:9090/metrics"]
-    engine = ThreadingHTTPServer(("127.0.0.1", 0), _Engine)
-    Thread(target=engine.serve_forever, daemon=True).start()
-    with relaying(tmp_path, relay, engine.server_port, *free_ports(1)) as address:
+    with running_upstream(ENGINE) as engine, relaying(tmp_path, relay, engine.port, *free_ports(1)) as address:
         assert exported(address) == {"vllm:num_requests_running": "3", "tidegate_engine_up": "0"}
-    engine.shutdown()
-    engine.server_close()
 
 
 def test_shared_frontends_and_the_workers_of_every_pool_find_each_other(

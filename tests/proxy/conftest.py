@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 import uvloop
+from tidegate_proxy.settings import Tunables
 from tidegate_service.json_lines import JsonLines
 
-from .http.running_proxy import Caller, RunningProxy, served
+from .http.running_proxy import RIG, Caller, RunningProxy, served
 from .rigs.pytest_rigs import exposed, front, identity_provider, real_triton
 
 __all__ = ["anyio_backend", "exposed", "front", "identity_provider", "real_triton"]
@@ -44,20 +45,14 @@ def no_secret_in_the_log(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 @pytest.fixture
-def nobody_else_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let only the test look at the proxy's files: two looks at once would count a change twice, or end too early."""
-    monkeypatch.setattr("tidegate_proxy.config.LOOK_SECONDS", 3600)
+def tunables() -> Tunables:
+    """The tunables of `here`, which a module or a parameter can replace."""
+    return RIG
 
 
 @pytest.fixture
-def no_health_checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only calls open and close breakers."""
-    monkeypatch.setattr("tidegate_proxy.upstream.health_check.CHECK_SECONDS", 60)
-
-
-@pytest.fixture
-async def here(tmp_path: Path) -> AsyncIterator[RunningProxy]:
-    async with served(tmp_path) as made:
+async def here(tmp_path: Path, tunables: Tunables) -> AsyncIterator[RunningProxy]:
+    async with served(tmp_path, tunables=tunables) as made:
         yield made
 
 

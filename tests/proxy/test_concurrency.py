@@ -2,8 +2,6 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-import pytest
-from tidegate_proxy import concurrency
 from tidegate_proxy.concurrency import ConcurrencyLimiter, InFlightCount, RoundRobin, room
 
 
@@ -15,13 +13,9 @@ class Waiting:
         self.is_admitted.set()
 
 
-def test_a_slot_that_a_replica_can_still_use_is_withheld_from_its_caller_only_and_briefly(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(concurrency, "CUT_SECONDS", 0.05)
-
+def test_a_slot_that_a_replica_can_still_use_is_withheld_from_its_caller_only_and_briefly() -> None:
     async def run() -> None:
-        limiter, model, caller, other = ConcurrencyLimiter(16), InFlightCount(), InFlightCount(), InFlightCount()
+        limiter, model, caller, other = ConcurrencyLimiter(16, 0.05), InFlightCount(), InFlightCount(), InFlightCount()
         while limiter.try_acquire(model, caller):
             limiter.cut(model, caller)
         assert (limiter.in_flight, model.calls, caller.calls, caller.cut) == (0, 0, 0, 14), "seven eighths"

@@ -11,10 +11,11 @@ import pytest
 from tidegate_proxy import tls
 from tidegate_proxy.guests import CONNECTION_BYTES, TLS_BYTES
 from tidegate_proxy.http.request import HttpRequest
+from tidegate_proxy.settings import Tunables
 
 from lab.local_cluster.certificates import Authority
 
-from .http.running_proxy import Caller, RunningProxy, request, served, until
+from .http.running_proxy import RIG, Caller, RunningProxy, request, served, until
 from .http.upstream import answering
 
 pytestmark = pytest.mark.anyio
@@ -23,10 +24,12 @@ ANSWER = bytes(4_000_000)
 
 
 @asynccontextmanager
-async def over_tls(root: Path, memory: int = MEMORY) -> AsyncIterator[tuple[RunningProxy, ssl.SSLContext]]:
+async def over_tls(
+    root: Path, memory: int = MEMORY, tunables: Tunables = RIG
+) -> AsyncIterator[tuple[RunningProxy, ssl.SSLContext]]:
     authority = Authority()
     authority.write(root / "tls", "proxy")
-    async with served(root, answering(ANSWER), tls=True, memory_bytes=memory) as here:
+    async with served(root, answering(ANSWER), tls=True, memory_bytes=memory, tunables=tunables) as here:
         yield here, ssl.create_default_context(cadata=authority.pem.decode())
 
 
@@ -55,12 +58,9 @@ async def test_a_connection_without_a_hello_counts_and_is_closed_for_the_next(tm
         await until(lambda: not strangers.held)
 
 
-@pytest.mark.parametrize("seconds", [0.2, tls.HELLO_SECONDS])
-async def test_a_connection_without_tls_is_closed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
-) -> None:
-    monkeypatch.setattr(tls, "HELLO_SECONDS", seconds)
-    async with over_tls(tmp_path) as (here, _):
+@pytest.mark.parametrize("seconds", [0.2, Tunables.hello_seconds])
+async def test_a_connection_without_tls_is_closed(tmp_path: Path, seconds: float) -> None:
+    async with over_tls(tmp_path, tunables=Tunables(hello_seconds=seconds)) as (here, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", here.proxy.ports["http"])
         if seconds > 1:
             writer.write(b"GET / HTTP/1.1\r\n\r\n")

@@ -20,7 +20,7 @@ from rollout.waves.runner import Interrupted
 from stacks.command import CommandError
 from stacks.definition.rollout import Alerts, Gate, MonitoringService, UrlProbe
 from stacks.validate import read_definition
-from tests.proxy.rigs.upstream import Caller, upstream
+from tests.proxy.http.upstream import Asked, replying, response, running_upstream
 
 from .conftest import Patch
 
@@ -214,18 +214,17 @@ class Server:
     requests: list[tuple[str, str, str | None, bytes]] = field(default_factory=list)
     answers: dict[str, tuple[int, str]] = field(default_factory=dict)
 
-    def behave(self, caller: Caller) -> None:
-        got = caller.request
-        self.requests.append((got.line.split()[0], got.path, got.headers.get("authorization"), got.body))
-        status, text = self.answers.get(got.path, (404, ""))
-        caller.answer(text.encode(), status, **({"location": text} if status == 302 else {}))
+    def reply(self, asked: Asked) -> bytes:
+        self.requests.append((asked.line.split()[0], asked.path, asked.headers.get("authorization"), asked.body))
+        status, text = self.answers.get(asked.path, (404, ""))
+        return response(text.encode(), status, **({"location": text} if status == 302 else {}))
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
     made = Server()
-    with upstream(made.behave) as running:
-        made.url = f"http://127.0.0.1:{running.port}"
+    with running_upstream(replying(made.reply)) as running:
+        made.url = f"http://{running.http}"
         yield made
 
 

@@ -162,7 +162,7 @@ class Authorizer:
             self._change_limits()
             self.generation += 1  # so that grants look up their buckets again, which then use the new limits
 
-    async def tend(self) -> None:
+    async def tend(self, seconds: float = TEND_SECONDS) -> None:
         """Fetch keys before they are old and forget expired entries, for ever."""
         while True:
             for issuer in self._trust.issuers.values():
@@ -171,7 +171,7 @@ class Authorizer:
                     self._refreshes.add(task)
                     task.add_done_callback(self._refreshes.discard)
             self.sweep()
-            await asyncio.sleep(TEND_SECONDS)
+            await asyncio.sleep(seconds)
 
     def keys_trusted(self) -> dict[str, float]:
         """Return, by issuer, for how many more seconds its keys are trusted if it stops responding."""

@@ -120,8 +120,9 @@ class Turns:
     too many requests wait, the longest queue loses its last one: a flood of invented credentials delays its own sender.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most_waiting: int = MOST_WAITING) -> None:
         self._free = MOST_AT_ONCE
+        self._most_waiting = most_waiting
         self._waiting = 0
         self._lines: dict[str | None, list[tuple[int, int, asyncio.Future[None]]]] = {}
         self._numbers = count()
@@ -135,7 +136,7 @@ class Turns:
         entry = sender.refusals, next(self._numbers), turn
         insort(self._lines.setdefault(host, []), entry)
         self._waiting += 1
-        if self._waiting > MOST_WAITING:
+        if self._waiting > self._most_waiting:
             longest = max(self._lines, key=lambda each: len(self._lines[each]))
             last = self._leave(longest, self._lines[longest][-1])
             if not last.done():
@@ -235,7 +236,6 @@ def _principal(response: Mapping[str, Any]) -> Principal | None:
     name = response.get("canonicalName")
     if not is_name(name):
         raise NoAnswer("the response has no canonicalName")
-
     return Principal(name, frozenset(), DOMINO)
 
 

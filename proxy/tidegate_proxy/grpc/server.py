@@ -45,6 +45,7 @@ class CallerConnection(AccountedConnection, Http2Connection[RequestHeaders]):
         own = {h2.MAX_CONCURRENT_STREAMS: MOST_STREAMS, h2.MAX_HEADER_LIST_SIZE: h2.MOST_HEAD_BYTES}
         super().__init__(RequestHeaders, own, b"")
         self._server = server
+        self.tunables = server.context.shared.tunables
         self._preface_read = b""
         self._has_preface = False
         self._stuck_bytes = 0

@@ -20,35 +20,6 @@ from .head import spoken_version
 log = logging.getLogger(__name__)
 
 
-def scope_of(
-    url: bytes,
-    headers: list[tuple[bytes, bytes]],
-    method: str,
-    http_version: str,
-    transport: asyncio.Transport,
-    root_path: str = "",
-) -> dict[str, Any]:
-    """Return the ASGI scope of a request. `root_path` is the prefix that was removed from its URL. Raises
-    httptools.HttpParserError or UnicodeDecodeError for an invalid URL."""
-    parsed = httptools.parse_url(url)
-    path = parsed.path.decode("ascii")
-    server, client = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
-    return {
-        "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.3"},
-        "http_version": http_version,
-        "server": server[:2] if server else None,
-        "client": client[:2] if client else None,
-        "scheme": "https" if transport.get_extra_info("sslcontext") else "http",
-        "method": method,
-        "root_path": root_path,
-        "path": root_path + (unquote(path) if "%" in path else path),
-        "raw_path": root_path.encode() + parsed.path,
-        "query_string": parsed.query or b"",
-        "headers": [(name.lower(), value) for name, value in headers],
-    }
-
-
 def request_of(
     caller: Caller,
     shared: SharedState,
@@ -59,15 +30,31 @@ def request_of(
     path: bytes,
 ) -> tuple["AppRequest", int, bool]:
     """Return a request for the application, its body's length, and whether that is chunked. A long body ends the
-    connection, because the application reads none. Raises as `scope_of` does."""
-    whole, method = origin_form(whole_url), parser.get_method()
+    connection, because the application reads none. Raises httptools.HttpParserError or UnicodeDecodeError for an
+    invalid URL."""
+    whole, transport = origin_form(whole_url), caller.transport
     url = without_path(whole, path)
     root = "" if url == whole else path.decode()
     if url[:1] != b"/":
         raise httptools.HttpParserInvalidURLError(url[:LONGEST])
-    version = spoken_version(parser)
-    scope = scope_of(url, headers, method.decode(), version, caller.transport, root)
-    fields = dict(scope["headers"])
+    version, parsed = spoken_version(parser), httptools.parse_url(url)
+    decoded = parsed.path.decode("ascii")
+    server, client = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
+    fields = {name.lower(): value for name, value in headers}
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": version,
+        "server": server[:2] if server else None,
+        "client": client[:2] if client else None,
+        "scheme": "https" if transport.get_extra_info("sslcontext") else "http",
+        "method": parser.get_method().decode(),
+        "root_path": root,
+        "path": root + (unquote(decoded) if "%" in decoded else decoded),
+        "raw_path": root.encode() + parsed.path,
+        "query_string": parsed.query or b"",
+        "headers": [(name.lower(), value) for name, value in headers],
+    }
     length, chunked = int(fields.get(b"content-length", b"0")[LAST_DIGITS]), b"transfer-encoding" in fields
     expects_continue = fields.get(b"expect", b"").lower() == b"100-continue"
     has_long_body = chunked or expects_continue or length > MOST_DRAINED

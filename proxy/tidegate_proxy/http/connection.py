@@ -21,12 +21,10 @@ from ..shared_state import SharedState
 from .answers import problem_answer
 from .app_request import AppRequest, request_of
 from .body import Caller
-from .head import MOST_HEAD_BYTES, MOST_HEADERS, Shape, not_parsed, too_long_a_head
+from .head import MOST_HEAD_BYTES, MOST_HEADERS, Shape, Shapes, not_parsed, too_long_a_head
 from .request import HttpRequest
 
 _Request = HttpRequest | AppRequest
-CLOSE_SECONDS = 5.0  # A closing connection is cut if its caller reads nothing for this long.
-LINGER_SECONDS = 1.0  # Time to read from a caller that still sends after its last response.
 MOST_AT_ONCE = FIRST_BYTES  # Bytes parsed in one turn of the loop, because they can hold many requests.
 MOST_NAMES_AND_VALUES = 2 * MOST_HEADERS
 MOST_CHUNKS_AT_ONCE = 16 * 1024  # The same limit within a chunked body, whose end is unknown.
@@ -49,6 +47,7 @@ class HttpServer:
         self.answered = 0  # Number of requests answered so far.
         self.path = shared.settings.path.rstrip("/").encode()  # URLs below it are treated as if they had no prefix.
         self.targets = KnownTargets(self.path)
+        self.shapes = Shapes()
 
     def connection(self) -> "ClientConnection":
         return ClientConnection(self)
@@ -336,12 +335,12 @@ class ClientConnection(Caller):
             if self._parser.should_upgrade():
                 self._pass_over_upgrade(length, chunked, request.keep_alive)
         else:
-            request = HttpRequest(self, self._server.shared, target, self.last_heard)
-            if request.read_head(headers, self._parser, self._head_bytes) and self._parser.should_upgrade():
+            request, shapes = HttpRequest(self, self._server.shared, target, self.last_heard), self._server.shapes
+            if request.read_head(headers, self._parser, self._head_bytes, shapes) and self._parser.should_upgrade():
                 self._pass_over_upgrade(request.body.length or 0, request.body.chunked, request.keep_alive)
             self._shape = None if self.is_unknown else request.shape
             if self._shape is not None:
-                self._shape.learn()
+                shapes.learn(self._shape)
         before, self._last, self._in_head = self._last, request, False
         is_next = before is None or before.response_complete
         if is_next and not self._writing_paused:
@@ -376,10 +375,6 @@ class ClientConnection(Caller):
 
     # --- for the sweep, and when the proxy stops
     @property
-    def is_idle(self) -> bool:
-        return not self._in_head and (self._last is None or self._last.response_complete)
-
-    @property
     def is_answering(self) -> bool:
         """Whether a request with a complete head is in progress."""
         return self._last is not None and not self._last.response_complete
@@ -391,7 +386,7 @@ class ClientConnection(Caller):
             self._refuse(Problem(ProblemType.SLOW, why))
         elif self.unsent > MOST_UNSENT or self.booking.size > self.base_bytes:
             self._hold()
-        elif self.is_idle and now - self.last_heard > idle_seconds:
+        elif not (self._in_head or self.is_answering) and now - self.last_heard > idle_seconds:
             self.close()
 
     def shut_down(self) -> None:
@@ -446,7 +441,8 @@ class ClientConnection(Caller):
 
     def _look_later(self) -> None:
         if left := self.unsent:
-            self._look = asyncio.get_running_loop().call_later(CLOSE_SECONDS, self._cut_if_stuck, left)
+            seconds = self._server.shared.tunables.close_seconds
+            self._look = asyncio.get_running_loop().call_later(seconds, self._cut_if_stuck, left)
 
     def _cut_if_stuck(self, before: int) -> None:
         if self.unsent >= before:
@@ -462,7 +458,7 @@ class ClientConnection(Caller):
             self.listen()
             if self.transport.can_write_eof():
                 self.transport.write_eof()  # the caller sees the end of its response without the delay
-            self._look = asyncio.get_running_loop().call_later(LINGER_SECONDS, self.close)
+            self._look = asyncio.get_running_loop().call_later(self._server.shared.tunables.linger_seconds, self.close)
         else:
             self.close()
 
@@ -470,9 +466,8 @@ class ClientConnection(Caller):
         """Read from the caller, unless there is data to be processed or sent first."""
         last = self._last
         held = last is not None and last.body.is_held and not last.response_complete
-        pause = (
-            bool(held or self._queue or self._rest or self._writing_paused or self.is_bulk) and not self._discards_input
-        )
+        waits = held or self._queue or self._rest or self._writing_paused or self.is_bulk
+        pause = bool(waits) and not self._discards_input
         if pause != self._reading_paused:
             self._reading_paused = pause
             (self.wire.pause_reading if pause else self.wire.resume_reading)()

@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any
 
 import httptools
+from httptools import HttpRequestParser
 from tidegate_contracts import triton
 
 from ..forwarding import Forwarding
@@ -89,50 +90,53 @@ class Shape:
     match: Callable[[bytes], re.Match[bytes] | None] = _never
     """Matches a head of this shape at the beginning of data. It is stricter than the parser: all values are plain."""
 
-    def learn(self) -> None:
-        """Count a head of this shape. A frequent shape gets a pattern, which is faster than the parser."""
-        self.seen += 1
-        global _next_pattern
-        if self.seen >= _OFTEN and self.match is _never and (now := monotonic()) >= _next_pattern:
-            _next_pattern = now + _PATTERN_EVERY
-            value = [rb"[!-~](?:[ -~]*[!-~])?"] * len(self.names)
-            if self.length >= 0:
-                value[self.length] = rb"[0-9]{1,15}"
-            if self.connection >= 0:
-                value[self.connection] = rb"[Kk]eep-[Aa]live"
-            lines = [b"%b: (%b)\r\n" % (re.escape(name), each) for name, each in zip(self.names, value, strict=True)]
-            self.match = re.compile(rb"(GET|POST) ([!-~]+) HTTP/1\.1\r\n" + b"".join(lines) + b"\r\n").match
 
-
-_SHAPES: dict[tuple[bytes, ...], Shape | None] = {}
 _OFTEN = 3
-_PATTERN_EVERY = 0.5  # Seconds. Compiling one takes milliseconds, and names are the caller's choice.
-_next_pattern = 0.0
 _MOST_SHAPES = 512
 _LONGEST_SHAPE = 512  # Bytes of all names in one shape.
 _MOST_NAMES = 32
 _PLACED = frozenset({_HOST, _LENGTH, _AUTHORIZATION, _KEY, _REQUEST_ID, _CONNECTION})
 
 
-def _shape(names: tuple[bytes, ...]) -> Shape | None:
-    """Return how to read heads with these names, and cache it. None: such heads must be read header by header."""
-    kinds = [_HEADERS[name] for name in names]
-    placed = [kind for kind in kinds if kind in _PLACED]
-    passed = [place for place, kind in enumerate(kinds) if kind == _PASS]
-    is_plain = passed and kinds.count(_HOST) == 1 and not set(kinds) - _PLACED - {_PASS, _DROP}
-    shape: Shape | None = None
-    if is_plain and len(set(placed)) == len(placed) and not {_AUTHORIZATION, _KEY} <= set(placed):
-        places = {kind: place for place, kind in enumerate(kinds)}
-        length, own, connection = (places.get(kind, -1) for kind in (_LENGTH, _REQUEST_ID, _CONNECTION))
-        credential = places.get(_AUTHORIZATION, places.get(_KEY, -1))
-        prefix = names[credential].lower() + b" " if _KEY in places else b""
-        lines = b"".join(names[place].replace(b"%", b"%%") + b": %b\r\n" for place in passed)
-        shape = Shape(names, lines, itemgetter(*passed), length, credential, prefix, own, connection)
-    if len(names) <= _MOST_NAMES and sum(map(len, names)) <= _LONGEST_SHAPE:
-        if len(_SHAPES) >= _MOST_SHAPES:
-            _SHAPES.clear()
-        _SHAPES[names] = shape
-    return shape
+class Shapes(dict[tuple[bytes, ...], Shape | None]):
+    """A cache of shapes, by the names of the headers. None: such heads must be read header by header."""
+
+    def __init__(self, pattern_seconds: float = 0.5) -> None:
+        self._pattern_seconds = pattern_seconds  # Compiling one takes milliseconds, and names are the caller's choice.
+        self._next_pattern = 0.0
+
+    def add(self, names: tuple[bytes, ...]) -> Shape | None:
+        """Return how to read heads with these names, and cache it."""
+        kinds = [_HEADERS[name] for name in names]
+        placed = [kind for kind in kinds if kind in _PLACED]
+        passed = [place for place, kind in enumerate(kinds) if kind == _PASS]
+        is_plain = passed and kinds.count(_HOST) == 1 and not set(kinds) - _PLACED - {_PASS, _DROP}
+        shape: Shape | None = None
+        if is_plain and len(set(placed)) == len(placed) and not {_AUTHORIZATION, _KEY} <= set(placed):
+            places = {kind: place for place, kind in enumerate(kinds)}
+            length, own, connection = (places.get(kind, -1) for kind in (_LENGTH, _REQUEST_ID, _CONNECTION))
+            credential = places.get(_AUTHORIZATION, places.get(_KEY, -1))
+            prefix = names[credential].lower() + b" " if _KEY in places else b""
+            lines = b"".join(names[place].replace(b"%", b"%%") + b": %b\r\n" for place in passed)
+            shape = Shape(names, lines, itemgetter(*passed), length, credential, prefix, own, connection)
+        if len(names) <= _MOST_NAMES and sum(map(len, names)) <= _LONGEST_SHAPE:
+            if len(self) >= _MOST_SHAPES:
+                self.clear()
+            self[names] = shape
+        return shape
+
+    def learn(self, shape: Shape) -> None:
+        """Count a head of a shape. A frequent shape gets a pattern, which is faster than the parser."""
+        shape.seen += 1
+        if shape.seen >= _OFTEN and shape.match is _never and (now := monotonic()) >= self._next_pattern:
+            self._next_pattern = now + self._pattern_seconds
+            value = [rb"[!-~](?:[ -~]*[!-~])?"] * len(shape.names)
+            if shape.length >= 0:
+                value[shape.length] = rb"[0-9]{1,15}"
+            if shape.connection >= 0:
+                value[shape.connection] = rb"[Kk]eep-[Aa]live"
+            lines = [b"%b: (%b)\r\n" % (re.escape(name), each) for name, each in zip(shape.names, value, strict=True)]
+            shape.match = re.compile(rb"(GET|POST) ([!-~]+) HTTP/1\.1\r\n" + b"".join(lines) + b"\r\n").match
 
 
 class HeadedRequest(Forwarding):
@@ -149,13 +153,13 @@ class HeadedRequest(Forwarding):
     shape: Shape | None  # Of the head, unless each header was read.
     started: float  # Monotonic seconds, like `deadline`.
 
-    def read_head(self, headers: list[bytes], parser: httptools.HttpRequestParser, before: int) -> bool:
+    def read_head(self, headers: list[bytes], parser: HttpRequestParser, before: int, shapes: Shapes) -> bool:
         """Read the head. Return whether the caller requests another protocol (`Upgrade`). `headers` alternates names
         and values. `before` is the number of bytes received before the last data."""
         names, values = tuple(headers[::2]), headers[1::2]
-        shape = _SHAPES.get(names)
-        if shape is None and not self.caller.is_unknown and names not in _SHAPES:
-            shape = _shape(names)
+        shape = shapes.get(names)
+        if shape is None and not self.caller.is_unknown and names not in shapes:
+            shape = shapes.add(names)
         at = -1 if shape is None else shape.connection
         if shape is None or before > HALF_A_HEAD or (at >= 0 and values[at] not in PLAIN):
             has_connection, own, length, chunked, upgrades = self._read_each(headers, parser, before)
@@ -201,7 +205,7 @@ class HeadedRequest(Forwarding):
         return self.deadline >= self.started + self.shared.call_seconds
 
     def _read_each(
-        self, headers: list[bytes], parser: httptools.HttpRequestParser, before: int
+        self, headers: list[bytes], parser: HttpRequestParser, before: int
     ) -> tuple[bool, bytes, int | None, bool, bool]:
         """Read the headers one by one. Return whether one concerns the connection, the caller's request ID, the body's
         length, whether the body is chunked, and whether another protocol is requested."""
@@ -267,7 +271,7 @@ class HeadedRequest(Forwarding):
         return has_connection, request_id, length, chunked, upgrades
 
 
-def spoken_version(parser: httptools.HttpRequestParser) -> str:
+def spoken_version(parser: HttpRequestParser) -> str:
     """Return the version of HTTP of a head. Raises httptools.HttpParserError unless it is 1.0 or 1.1."""
     version: str = parser.get_http_version()
     if version not in ("1.0", "1.1"):

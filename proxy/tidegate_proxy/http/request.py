@@ -31,7 +31,6 @@ from .head import HeadedRequest
 MOST_ERROR = 16 * 1024  # Bytes of an error response that are held to find out whether the replica lost the model.
 BULK = BULK_BYTES // 2  # Bytes passed on at a time before other calls get a turn.
 LONG_BODY = 1024 * 1024  # Bytes above which the length of a body can itself be why a server rejects it.
-UNTAKEN_SECONDS = 60.0  # An older rejection proves nothing: the server may have been down.
 LONG_HEAD = 4096  # Bytes of headers to pass on. Longer ones are counted in the caller's memory.
 VERSION_HEADER = b"\r\ntidegate-model-version: "
 _ACCEPTS_ENCODING = re.compile(rb"^accept-encoding:[^\n]*\n", re.IGNORECASE | re.MULTILINE)
@@ -506,7 +505,7 @@ class HttpRequest(HeadedRequest):
         is_listed = key in replica.untaken and not await self._lacks(404)
         least, since, takes_shorter = replica.untaken.get(key, (size + 1, now, False))
         is_again = size >= least and since < self.started  # failures at the same time count as one
-        if is_again and now - since < UNTAKEN_SECONDS and (takes_shorter or is_listed):
+        if is_again and now - since < self.shared.tunables.untaken_seconds and (takes_shorter or is_listed):
             does = "accepts shorter requests" if takes_shorter else "lists the model"
             why = f"The inference server {does}, but rejected one of {size} bytes twice. Send a shorter request."
             raise Problem(ProblemType.TOO_LONG, why, replica=replica.name)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Generic, cast
 
+from ..settings import Tunables
 from . import frames as h2
 from .frames import Fields, Http2Error, MalformedHeadersError, Understood, frame
 from .header_reader import HeaderReader, too_long_headers
@@ -31,6 +32,7 @@ class Http2Connection(Sender, Generic[Understood]):
     most_head_bytes = h2.MOST_HEAD_BYTES  # Limit of one header block, both compressed and decompressed.
     most_gathered = h2.MOST_GATHERED  # Bytes of a received frame other than DATA.
     most_work = sys.maxsize  # How many frames are processed in one turn of the loop.
+    tunables = Tunables()
     opens_streams = False  # Whether this end opens the streams. The peer can then reset each without a limit.
     silent_seconds: int  # Time after which the system ends the connection if the peer's machine is silent.
 
@@ -110,7 +112,7 @@ class Http2Connection(Sender, Generic[Understood]):
         if at < len(data):
             self._rest = data[at:]
         quiet = self.heard_at - self._control_frames_since if self.control_frames and not self.is_behind else 0.0
-        if quiet > h2.CONTROL_SECONDS:
+        if quiet > self.tunables.control_seconds:
             # Reset only now: otherwise a peer that sends faster than this end reads could continue forever.
             self.control_frames, self._control_frames_since = 0, self.heard_at
         if self._is_wider:
@@ -193,7 +195,7 @@ class Http2Connection(Sender, Generic[Understood]):
             self._continue_block(flags, payload)
         elif kind == h2.WINDOW_UPDATE:
             if self.updates_due:
-                self.updates_due = min(self.updates_due, h2.MOST_CONTROL_FRAMES) - 1
+                self.updates_due = min(self.updates_due, self.tunables.control_frames) - 1
             else:
                 self._count_frame_of(number)
             self._take_window(number, payload)
@@ -385,7 +387,7 @@ class Http2Connection(Sender, Generic[Understood]):
 
     def _count_control_frame(self) -> None:
         self.control_frames += 1
-        if self.control_frames > h2.MOST_CONTROL_FRAMES:
+        if self.control_frames > self.tunables.control_frames:
             raise Http2Error(h2.ENHANCE_YOUR_CALM, "too many frames that move no data")
 
 

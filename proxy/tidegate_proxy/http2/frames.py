@@ -24,12 +24,6 @@ CONNECTION_WINDOW = 64 * 1024 * 1024
 """Bytes that the peer can send on all streams together. In practice the windows of the streams limit it."""
 MOST_GATHERED = 64 * 1024  # Bytes of any other frame that a caller sends.
 MOST_UNWRITTEN = 1024 * 1024  # Bytes that wait for the peer to read before sending pauses.
-MOST_CONTROL_FRAMES = 10_000
-"""How many frames that move no data a peer may send within `CONTROL_SECONDS`.
-
-These are pings, settings, resets, empty frames, and window updates for which nothing was sent.
-"""
-CONTROL_SECONDS = 5.0
 LATE_FRAMES = 8  # Frames that a caller may send on a stream after the proxy has reset it.
 UPDATES_OF_DATA = 10  # Window updates that a peer may send for each DATA frame that it gets.
 

@@ -6,19 +6,19 @@ from math import exp
 
 from tidegate_contracts import lease as api
 
+from ..settings import Tunables
 from ..upstream.replica import Replica
 
 HOT_IN_FLIGHT = 16.0  # Average requests in flight at which a model gets a second copy: a queue builds up.
 HOT_A_SECOND = 100.0  # Requests a second at which a model gets a second copy.
-CALM = 0.5  # Below this share of both, the model loses the second copy ...
-CALM_SECONDS = 60.0  # ... if that lasts so long.
-MEMORY_SECONDS = 5.0  # Time constant of the averages: a shorter burst makes no model hot.
+CALM = 0.5  # Below this share of both, the model loses the second copy after a while.
 
 
 @dataclass(slots=True)
 class Heat:
     """Moving averages of one model's load, which decide whether it gets a second replica."""
 
+    tunables: Tunables
     in_flight: float = 0.0
     a_second: float = 0.0
     hot: bool = False
@@ -28,14 +28,14 @@ class Heat:
         """Add the requests in flight now and those begun in the last `seconds`. Return whether the model is hot."""
         if seconds <= 0:
             return self.hot
-        share = 1 - exp(-seconds / MEMORY_SECONDS)
+        share = 1 - exp(-seconds / self.tunables.heat_seconds)
         self.in_flight += (in_flight - self.in_flight) * share
         self.a_second += (requests / seconds - self.a_second) * share
         load = max(self.in_flight / HOT_IN_FLIGHT, self.a_second / HOT_A_SECOND)
         self.calm_seconds = self.calm_seconds + seconds if load < CALM else 0.0
         if load >= 1:
             self.hot = True
-        elif self.calm_seconds >= CALM_SECONDS:
+        elif self.calm_seconds >= self.tunables.calm_seconds:
             self.hot = False
         return self.hot
 
@@ -86,8 +86,8 @@ class ModelLeases:
     """The leases on one model: one, or two while it is hot or moves."""
 
     looked: float  # Time of the last look at its load.
+    heat: Heat
     leases: list[Lease] = field(default_factory=list)  # Held leases, the oldest first.
-    heat: Heat = field(default_factory=Heat)
     sequential: bool = False
     """Whether it gets requests of sequences. These must reach one replica, so the model has one lease."""
     moving: asyncio.Task[None] | None = None  # Acquires another lease.

@@ -15,6 +15,7 @@ from tidegate_contracts.placement import NotNow, next_ask
 from tidegate_service.reasons import plain
 
 from ..problems import AGAIN_SECONDS, Problem, ProblemType
+from ..settings import Tunables
 from ..telemetry.meter import Histogram, Meter
 from ..upstream.breaker import FAILURES
 from ..upstream.replica import Replica
@@ -51,6 +52,7 @@ class LeaseManager:
     _meter: Meter
     _connect_seconds: float
     _most_waiting: int  # Requests that can wait for leases at once. More are refused.
+    _tunables: Tunables
     _authorization: Callable[[], bytes] = bytes  # The header line that proves to policies that this is a proxy.
     waiting: int = 0  # Requests that wait for a lease.
     nowhere: Callable[[], Problem] = lambda: Problem(
@@ -59,7 +61,7 @@ class LeaseManager:
     """Returns the problem of a request that no replica can take. The pool replaces it."""
 
     def __post_init__(self) -> None:
-        self.table = LeaseTable()
+        self.table = LeaseTable(self._tunables)
         self.find, self.at = self.table.find, self.table.at
         self._key = self._server, self._config.name
         self._waiting_for: Counter[str] = Counter()

@@ -11,24 +11,21 @@ from time import monotonic
 from tidegate_contracts import lease as api
 from tidegate_contracts.placement import ranked
 
+from ..settings import Tunables
 from ..upstream.replica import Replica
 from .client import PolicyError
-from .leases import Lease, ModelLeases
+from .leases import Heat, Lease, ModelLeases
 from .replica_leases import ReplicaLeases
 
-LOOK_SECONDS = 1.0  # Seconds between two looks.
 AT_ONCE = 50  # Models per step: requests run between two steps.
-AGAIN_SECONDS = 10.0
-"""Seconds until the next attempt to get a second lease. A second lease is kept for as long, because it had a cause such
-as a failing replica. A model must also have been called for so long before it is loaded at a better replica."""
-SPARE_SECONDS = 30.0  # Seconds until the next attempt to load a model into spare memory at a better replica.
 log = logging.getLogger(__name__)
 
 
 class LeaseTable:
     """The leases that this proxy holds in one pool, by model and by replica."""
 
-    def __init__(self) -> None:
+    def __init__(self, tunables: Tunables) -> None:
+        self.tunables = tunables
         self.replicas: dict[Replica, ReplicaLeases] = {}
         self.models: dict[str, ModelLeases] = {}
 
@@ -57,7 +54,7 @@ class LeaseTable:
     def granted(self, lease: Lease) -> None:
         found = self.models.get(lease.model)
         if found is None:
-            found = self.models[lease.model] = ModelLeases(monotonic())
+            found = self.models[lease.model] = ModelLeases(monotonic(), Heat(self.tunables))
         if lease not in found.leases:
             found.leases.append(lease)
             if found.sequential:  # the earlier lease was unusable: sequences do not go back to it
@@ -98,7 +95,7 @@ class Rebalancer:
     leaves, and to the one that ranks highest if it has spare memory, so that proxies converge."""
 
     def __init__(self, table: LeaseTable) -> None:
-        self._table = table
+        self._table, self._tunables = table, table.tunables
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -114,7 +111,7 @@ class Rebalancer:
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(self._tunables.rebalance_seconds)
             try:
                 await self.look()
             except Exception:
@@ -155,7 +152,7 @@ class Rebalancer:
         staying = [lease for lease in model.leases if not self._table.leaves(lease.replica)]
         usable = [lease for lease in staying if lease.usable(now)]
         if len(usable) >= wanted and len(model.leases) > wanted:
-            if now >= max(lease.since for lease in model.leases) + AGAIN_SECONDS:
+            if now >= max(lease.since for lease in model.leases) + self._tunables.lease_again_seconds:
                 self._narrow(name, model, usable, wanted)
         elif now >= model.again:
             others = [
@@ -166,7 +163,7 @@ class Rebalancer:
             enough = len(staying) >= wanted
             if enough:
                 since = max(lease.since for lease in staying)
-                is_called = bool(in_flight or requests) and now >= since + AGAIN_SECONDS
+                is_called = bool(in_flight or requests) and now >= since + self._tunables.lease_again_seconds
                 better = self._better(name, staying, others)
                 others = [each for each in better if name in each.resident or (is_called and each.came > since)]
             if others:
@@ -195,6 +192,7 @@ class Rebalancer:
                     continue
                 if isinstance(answer, api.Granted):
                     return
-            model.again = monotonic() + (SPARE_SECONDS if spare else AGAIN_SECONDS)
+            tunables = self._tunables
+            model.again = monotonic() + (tunables.spare_seconds if spare else tunables.lease_again_seconds)
         finally:
             model.moving = None

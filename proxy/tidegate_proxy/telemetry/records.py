@@ -21,7 +21,8 @@ class CallLog:
     """Logs a few successful calls a second, and as many others as a reader can follow. Each line has the number of
     calls of each model since the last line, its own included, so that none is lost."""
 
-    def __init__(self) -> None:
+    def __init__(self, success_every: float = SUCCESS_EVERY) -> None:
+        self._success_every = success_every
         self._next_success = 0.0
         self._failures = {kind: LinesASecond(FAILURES_A_SECOND) for kind in ("stranger", "left", "refused", "failed")}
         self._slow = LinesASecond(SLOW_A_SECOND)
@@ -53,7 +54,7 @@ class CallLog:
             return True
         if now < self._next_success:
             return False
-        self._next_success = now + SUCCESS_EVERY
+        self._next_success = now + self._success_every
         return True
 
     def say(self, status: int, call: dict[str, Any]) -> None:
@@ -68,7 +69,7 @@ class CallLog:
     def flush(self, now: float) -> None:
         """Log the calls that are in no line yet, unless one will soon include them."""
         if self._calls and now >= self._next_success:
-            self._next_success = now + SUCCESS_EVERY
+            self._next_success = now + self._success_every
             fields: dict[str, Any] = {}
             self._add_calls(fields)
             log.info("calls", extra={"said": fields})

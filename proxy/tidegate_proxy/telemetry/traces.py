@@ -22,12 +22,10 @@ from yarl import URL
 
 from ..access.web_client import web_proxy
 from ..kinds import KINDS
+from ..settings import Tunables
 from ..targets import Target
 
-EXPORT_SECONDS = 1.0  # Seconds between two exports.
 MOST_REFUSED = 64  # Kept spans of calls without a grant between two exports: callers need no credential for them.
-MOST_WAITING = 4096  # Spans that wait for the collector. Beyond, the oldest are dropped and counted.
-BATCH = 512
 ANSWER_SECONDS = 10.0
 _PARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _HTTP = {
@@ -68,10 +66,11 @@ def http_parent(passed: bytes) -> bytes:
 class Tracer:
     """Makes spans and exports them in the background."""
 
-    def __init__(self, endpoint: str, percent: int, environment: str) -> None:
+    def __init__(self, endpoint: str, percent: int, environment: str, tunables: Tunables) -> None:
         self.counts = {"exported": 0, "dropped": 0, "failed": 0}  # Spans by outcome.
         self._url = endpoint.rstrip("/") + "/v1/traces"
         self._share = percent / 100
+        self._tunables = tunables
         self._waiting: deque[dict[str, Any]] = deque()
         self._refused = 0  # Sampled spans of calls without a grant, since the last export.
         resource = {"service.name": "tidegate-proxy", "service.instance.id": os.uname().nodename}
@@ -134,7 +133,7 @@ class Tracer:
             if self._refused > MOST_REFUSED:
                 self.counts["dropped"] += 1
                 return
-        if len(self._waiting) >= MOST_WAITING:
+        if len(self._waiting) >= self._tunables.waiting_spans:
             self._waiting.popleft()
             self.counts["dropped"] += 1
         self._waiting.append(
@@ -153,9 +152,9 @@ class Tracer:
         )
 
     async def export(self) -> None:
-        """Export the kept spans every `EXPORT_SECONDS`, for ever."""
+        """Export the kept spans periodically, for ever."""
         while True:
-            await asyncio.sleep(EXPORT_SECONDS)
+            await asyncio.sleep(self._tunables.export_seconds)
             await self.flush(ANSWER_SECONDS)
 
     async def flush(self, seconds: float) -> None:
@@ -165,8 +164,9 @@ class Tracer:
             return
         proxy = web_proxy(URL(self._url))
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=seconds), proxy=proxy) as session:
-            for _ in range(0, len(self._waiting), BATCH):
-                spans = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+            batch = self._tunables.span_batch
+            for _ in range(0, len(self._waiting), batch):
+                spans = [self._waiting.popleft() for _ in range(min(batch, len(self._waiting)))]
                 why = await self._send(session, spans)
                 self.counts["failed" if why else "exported"] += len(spans)
                 if why and not self._failing:

@@ -247,5 +247,4 @@ def _predict_target(server: str, model: str, number: str | int | float | None) -
     version = None if number is None or number == "" else str(number)
     if version is not None and not is_version(version):
         raise Problem(ProblemType.MALFORMED, "model_version must be a number from 1 with at most 16 digits, or empty.")
-
     return _target("infer", server, model, version)

@@ -5,15 +5,14 @@ from collections.abc import Callable
 from math import inf
 from time import monotonic
 
+from ..settings import Tunables
 from .breaker import FAILURES
 from .probe import PeriodicProbe
 from .replica import Replica
 from .request import NoAnswerError
 
-CHECK_SECONDS = 0.5  # Seconds between two checks.
 ANSWER_SECONDS = 0.9
 """Timeout of a check. The proxy repeats an unanswered check immediately, so it detects a hung replica within 2.4 s."""
-EXCUSED_SECONDS = 10.0  # How long a replica can fail all checks while its gRPC port still responds.
 NO_ANSWER = "no response to health checks"
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # HTTP/2's (RFC 9113, 3.4).
 
@@ -22,8 +21,9 @@ class HealthCheck(PeriodicProbe):
     """Reports to a replica's breaker whether it is alive. Calls `changed` when the breaker has opened or closed."""
 
     def __init__(
-        self, replica: Replica, path: bytes, host: str, changed: Callable[[Replica], None], grpc_port: int | None = None
-    ) -> None:
+        self, replica: Replica, path: bytes, host: str, changed: Callable[[Replica], None], grpc_port: int | None,
+        tunables: Tunables,
+    ) -> None:  # fmt: skip
         """Start the checks, which run until the replica is closed. A live replica answers `path` with 200.
 
         `grpc_port` speaks HTTP/2 without TLS. A server has few HTTP threads, and all of them can be busy reading long
@@ -32,12 +32,13 @@ class HealthCheck(PeriodicProbe):
         """
         super().__init__(replica, b"GET %b HTTP/1.1\r\nhost: %b\r\n\r\n" % (path, host.encode()))
         self._changed = changed
+        self._tunables = tunables
         self._grpc_port = grpc_port
         self._answered_at = -inf
         self._reported = True, False
 
     def _pause(self) -> float:
-        return CHECK_SECONDS
+        return self._tunables.check_seconds
 
     async def _probe(self) -> None:
         breaker = self._replica.breaker
@@ -45,7 +46,7 @@ class HealthCheck(PeriodicProbe):
             breaker.unanswered(monotonic(), why)
             if not breaker.is_unresponsive():
                 why, greets = await asyncio.gather(self._why_silent(), self._grpc_port_answers())
-                if why == NO_ANSWER and greets and monotonic() - self._answered_at < EXCUSED_SECONDS:
+                if why == NO_ANSWER and greets and monotonic() - self._answered_at < self._tunables.excused_seconds:
                     why = ""
                 elif why:
                     breaker.unanswered(monotonic(), why)

@@ -7,20 +7,12 @@ from datetime import UTC, datetime
 from time import monotonic, time
 from typing import Final
 
+from ..settings import Tunables
 from .probe import PeriodicProbe
 from .replica import Replica
 from .request import NoAnswerError
 
-LOOK_SECONDS = 5.0  # Minimum time between two periodic queries.
-FRESH_SECONDS = 0.5  # Minimum time between two queries if someone is waiting for the result.
-RESTS = 10.0
-"""Minimum pause after a query, as a multiple of its duration. A server lists its repository for each query, possibly in
-an object store, and one of its few threads does nothing else meanwhile."""
 LONGEST_REST = 1800.0
-ANSWER_SECONDS = 30.0  # After a timeout the listing still continues in the server, so each timeout doubles the pause.
-WAIT_SECONDS = 5.0  # How long a request waits for a query before it uses the last result.
-UNEXPLAINED_SECONDS = 120.0
-"""Time after which a version that is neither loaded nor loading counts as failed without a reason: the server polls."""
 MOST_REPORTED = 100  # Failures of one replica in the metrics.
 NO_REASON: Final = (
     "the inference server has not loaded it and reports no reason. It may be unable to read the configuration, or have "
@@ -65,7 +57,8 @@ class LoadWatch(PeriodicProbe):
         host: str,
         said: Mapping[str, str],
         is_called: Callable[[str], bool],
-        expected: Callable[[], Collection[Key]] = tuple,
+        expected: Callable[[], Collection[Key]],
+        tunables: Tunables,
     ) -> None:
         """Start the queries, which run until the replica is closed. `said` are the log's fields about the replica.
 
@@ -84,6 +77,7 @@ class LoadWatch(PeriodicProbe):
         self._fields = dict(said)
         self._unexplained: dict[Key, float] = {}
         self._is_called, self._expected = is_called, expected
+        self.tunables = tunables
         self._looked_at = 0.0
         self._missed = 0  # Consecutive timeouts.
         self._rest = 0.0  # Minimum pause in seconds after the last query.
@@ -95,8 +89,8 @@ class LoadWatch(PeriodicProbe):
 
     async def look(self) -> None:
         """Query the index now, unless that was just done. Simultaneous callers share one query."""
-        if self._probing is not None or monotonic() - self._looked_at >= FRESH_SECONDS:
-            await self.ask(WAIT_SECONDS)
+        if self._probing is not None or monotonic() - self._looked_at >= self.tunables.index_fresh_seconds:
+            await self.ask(self.tunables.index_wait_seconds)
 
     def failure_lines(self) -> list[str]:
         """Return a line for each failed version, at most MOST_REPORTED."""
@@ -107,16 +101,16 @@ class LoadWatch(PeriodicProbe):
         ]
 
     def _pause(self) -> float:
-        return max(LOOK_SECONDS, self._looked_at + self._rest - monotonic())
+        return max(self.tunables.index_seconds, self._looked_at + self._rest - monotonic())
 
     async def _probe(self) -> None:
         if monotonic() - self._looked_at < self._rest:
             return  # even if someone is waiting
-        began, breaker, missed = monotonic(), self._replica.breaker, 0
+        began, breaker, missed, tunables = monotonic(), self._replica.breaker, 0, self.tunables
         try:
             if breaker.is_unresponsive():
                 raise NoAnswerError(breaker.why)
-            answer = await self._answer(ANSWER_SECONDS)
+            answer = await self._answer(tunables.index_timeout_seconds)
             if answer.status != 200:
                 raise ValueError(f"it returned HTTP {answer.status}")
             self._take(self._read(answer.body), time())
@@ -124,7 +118,7 @@ class LoadWatch(PeriodicProbe):
         except (OSError, NoAnswerError, ValueError) as error:
             is_late, why = isinstance(error, TimeoutError), str(error) or type(error).__name__
             if is_late:
-                why = f"no response within {ANSWER_SECONDS:.0f} s"
+                why = f"no response within {tunables.index_timeout_seconds:.0f} s"
             missed = self._missed + 1 if is_late and not breaker.is_unresponsive() else 0
             self.seen_at = self.seen_at if missed else None
             if self.seen:
@@ -133,7 +127,7 @@ class LoadWatch(PeriodicProbe):
         finally:
             self._looked_at, self._missed = monotonic(), missed
             took = 0.0 if breaker.is_unresponsive() else self._looked_at - began
-            self._rest = min(LONGEST_REST, RESTS * took * 2.0 ** max(0, missed - 1))
+            self._rest = min(LONGEST_REST, tunables.index_rests * took * 2.0 ** max(0, missed - 1))
 
     def _take(self, index: LoadIndex, now: float) -> None:
         before, failed, unexplained = self.failed, dict[Key, LoadFailure](), dict[Key, float]()
@@ -148,7 +142,7 @@ class LoadWatch(PeriodicProbe):
                 continue
             if not why:
                 unexplained[key] = since = self._unexplained.get(key, now)
-                if now - since < UNEXPLAINED_SECONDS:
+                if now - since < self.tunables.unexplained_seconds:
                     continue
             known = before.get(key)
             failed[key] = known if known and known.why == (why or NO_REASON) else LoadFailure(why or NO_REASON, now)

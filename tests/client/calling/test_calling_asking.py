@@ -1,3 +1,4 @@
+import asyncio
 import json
 import threading
 import time
@@ -14,29 +15,27 @@ from tidegate.errors import BusyError, RefusedError, UnreachableError, UsageErro
 from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
 
 from lab.local_plane.process import HOST, free_ports
-from tests.proxy.rigs import upstream as rig
+from tests.proxy.http import upstream as rig
+from tests.proxy.http.upstream import head, raw, response
 
 KEY = Credential("a test", ("X-API-Key", "tgk_not-for-anybody"))
 ONE = {"IN": numpy.ones(4, numpy.float32)}
 ANSWER = {"model_name": "m", "model_version": "1", "outputs": []}
 
 
-def well(caller: rig.Caller) -> None:
-    caller.answer(json.dumps(ANSWER).encode())
+well = raw(response(json.dumps(ANSWER).encode()))
+half = head(b"Content-Length: 100") + b"x" * 50
 
 
-def problem(kind: ProblemType, retry_after: float | None = None) -> rig.Behaviour:
-    def behave(caller: rig.Caller) -> None:
-        sent = Problem(kind, "as configured", retry_after)
-        headers = {name.decode().replace("-", "_"): value.decode() for name, value in sent.headers()}
-        caller.answer(sent.body("r-1"), kind.status, CONTENT_TYPE, **headers)
-
-    return behave
+def problem(kind: ProblemType, retry_after: float | None = None) -> rig.Act:
+    sent = Problem(kind, "as configured", retry_after)
+    headers = {name.decode(): value.decode() for name, value in sent.headers()}
+    return raw(response(sent.body("r-1"), kind.status, CONTENT_TYPE, **headers))
 
 
 @pytest.fixture
 def behind() -> Iterator[rig.Upstream]:
-    with rig.upstream(well) as running:
+    with rig.running_upstream(well) as running:
         yield running
 
 
@@ -54,12 +53,12 @@ def test_connections_are_kept(behind: rig.Upstream) -> None:
         for _ in range(5):
             infer(calls)
             metadata(calls)
-    assert (len(behind.requests), behind.connections) == (10, 1)
+    assert (len(behind.asked), behind.connections) == (10, 1)
 
 
 def test_a_request_has_the_credential_and_the_timeout(behind: rig.Upstream) -> None:
     client(behind).infer("m", ONE, server="gpu", version=3, sticky="ada", deadline=8)
-    [request] = behind.requests
+    [request] = behind.asked
     assert request.line == "POST /servers/gpu/v2/models/m/versions/3/infer HTTP/1.1"
     assert request.headers["x-api-key"] == "tgk_not-for-anybody"
     assert request.headers["tidegate-sticky"] == "ada"
@@ -71,22 +70,22 @@ def test_a_request_has_the_credential_and_the_timeout(behind: rig.Upstream) -> N
 @pytest.mark.parametrize("word", ["BUSY", "RATE_LIMITED"])
 def test_a_request_is_retried_after_retry_after_unless_the_deadline_is_earlier(behind: rig.Upstream, word: str) -> None:
     kind = ProblemType[word]
-    behind.behave = rig.by_turns(problem(kind, 0.2), problem(kind, 0.05), well)
+    behind.act = rig.by_turns(problem(kind, 0.2), problem(kind, 0.05), well)
     began = time.monotonic()
     infer(client(behind))
     assert 0.25 <= time.monotonic() - began < 3
-    assert len(behind.requests) == 3
-    behind.behave = problem(kind, 30)
+    assert len(behind.asked) == 3
+    behind.act = problem(kind, 30)
     began = time.monotonic()
     with pytest.raises(BusyError, match="as configured") as caught:
         infer(client(behind, seconds=5))
     assert caught.value.retry_after == 30
     assert time.monotonic() - began < 4
-    assert len(behind.requests) == 4
+    assert len(behind.asked) == 4
 
 
 @pytest.mark.parametrize(
-    ("behave", "call", "times"),
+    ("act", "call", "times"),
     [
         (problem(ProblemType.UPSTREAM), infer, 1),
         (problem(ProblemType.UPSTREAM), metadata, 3),
@@ -95,37 +94,35 @@ def test_a_request_is_retried_after_retry_after_unless_the_deadline_is_earlier(b
         (rig.reset, metadata, 3),
         (problem(ProblemType.LOAD_FAILED), metadata, 1),
         (problem(ProblemType.NEVER_FITS), infer, 1),
-        (rig.half, infer, 1),
-        (rig.half_then_reset, infer, 1),
-        (rig.half_a_head, infer, 1),
-        (rig.nonsense, infer, 1),
-        (rig.truncated_chunks, infer, 1),
-        (lambda caller: caller.answer(b"<html>", kind="text/html"), infer, 1),
-        (lambda caller: caller.send(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999\r\n\r\n"), infer, 1),
+        (raw(half, end="close"), infer, 1),
+        (raw(half, pause=0.05, end="reset"), infer, 1),
+        (raw(b"HTTP/1.1 200 OK\r\nContent-Le", end="close"), infer, 1),
+        (raw(b"\x00\x01 this is no HTTP\r\n\r\n", end="close"), infer, 1),
+        (raw(head(b"Transfer-Encoding: chunked"), b"5\r\nhello\r\n10\r\nhalf", end="close"), infer, 1),
+        (raw(response(b"<html>", kind="text/html")), infer, 1),
+        (raw(head(b"Content-Length: 99999999999999")), infer, 1),
     ],
 )
-def test_only_harmless_requests_are_retried(
-    behind: rig.Upstream, behave: rig.Behaviour, call: Call, times: int
-) -> None:
-    behind.behave = behave
+def test_only_harmless_requests_are_retried(behind: rig.Upstream, act: rig.Act, call: Call, times: int) -> None:
+    behind.act = act
     with pytest.raises(UnreachableError) as caught:
         call(client(behind))
-    assert len(behind.requests) == times
+    assert len(behind.asked) == times
     assert "Traceback" not in str(caught.value)
     if call is metadata:
-        behind.behave = rig.by_turns(rig.reset, problem(ProblemType.UPSTREAM), well)
+        behind.act = rig.by_turns(rig.reset, problem(ProblemType.UPSTREAM), well)
         assert metadata(client(behind)) == ANSWER
 
 
 def test_a_kept_connection_that_the_proxy_closed_is_not_used(behind: rig.Upstream) -> None:
     message, closed = json.dumps(ANSWER).encode(), threading.Semaphore(0)
 
-    def behave(caller: rig.Caller) -> None:
-        caller.answer(message)
-        caller.close()
+    async def act(made: rig.Upstream, writer: asyncio.StreamWriter, asked: rig.Asked) -> None:
+        await raw(response(message), end="close")(made, writer, asked)
+        await writer.wait_closed()
         closed.release()
 
-    behind.behave = behave
+    behind.act = act
     with client(behind) as calls:
         for _ in range(5):
             infer(calls)
@@ -141,10 +138,13 @@ def test_a_missing_server_is_tried_a_few_times_and_reported() -> None:
     assert time.monotonic() - began < 3
 
 
-@pytest.mark.parametrize("behave", [rig.hang, rig.drip(b"x" * 1000, 0.05)], ids=["hang", "drip"])
+DRIPS = raw(head(b"Content-Length: 1000"), *[b"x"] * 1000, pause=0.05)
+
+
+@pytest.mark.parametrize("act", [rig.hang, DRIPS], ids=["hang", "drip"])
 @pytest.mark.parametrize("call", [infer, metadata], ids=["infer", "look"])
-def test_the_time_holds_however_slow_the_answer(behind: rig.Upstream, behave: rig.Behaviour, call: Call) -> None:
-    behind.behave = behave
+def test_the_time_holds_however_slow_the_answer(behind: rig.Upstream, act: rig.Act, call: Call) -> None:
+    behind.act = act
     began = time.monotonic()
     with pytest.raises(UnreachableError, match="timed out"):
         call(client(behind, seconds=0.6))
@@ -160,21 +160,22 @@ def test_a_credential_that_ended_is_renewed_once(behind: rig.Upstream) -> None:
             return True
 
     who = Renewed("a test", ("X-API-Key", "k"))
-    behind.behave = rig.by_turns(problem(ProblemType.UNAUTHENTICATED), well)
+    behind.act = rig.by_turns(problem(ProblemType.UNAUTHENTICATED), well)
     ProxyClient(f"http://{behind.http}", who).infer("m", ONE)
-    behind.behave = problem(ProblemType.UNAUTHENTICATED)
+    behind.act = problem(ProblemType.UNAUTHENTICATED)
     with pytest.raises(RefusedError):
         ProxyClient(f"http://{behind.http}", who).infer("m", ONE)
     assert who.times == 2
-    assert len(behind.requests) == 4
+    assert len(behind.asked) == 4
 
 
 def test_no_message_has_the_credential_and_a_missing_one_has_a_remedy(behind: rig.Upstream) -> None:
-    behind.behave = problem(ProblemType.UNAUTHENTICATED)
+    behind.act = problem(ProblemType.UNAUTHENTICATED)
     with pytest.raises(RefusedError, match="TIDEGATE_API_KEY"):
         ProxyClient(f"http://{behind.http}", Credential()).metadata("m")
-    for behave in (problem(ProblemType.UNAUTHENTICATED), rig.reset, rig.half, rig.hang, problem(ProblemType.INTERNAL)):
-        behind.behave = behave
+    cut = raw(half, end="close")
+    for act in (problem(ProblemType.UNAUTHENTICATED), rig.reset, cut, rig.hang, problem(ProblemType.INTERNAL)):
+        behind.act = act
         with pytest.raises((RefusedError, UnreachableError)) as caught:
             client(behind, seconds=0.3).metadata("m")
         assert "tgk_" not in f"{caught.value!r} {caught.value}"
@@ -190,7 +191,7 @@ def test_names_with_paths_or_invalid_names_are_never_sent(behind: rig.Upstream, 
     ):
         with pytest.raises(UsageError):
             call()
-    assert behind.requests == []
+    assert behind.asked == []
 
 
 def test_threads_share_a_client(behind: rig.Upstream) -> None:
@@ -215,7 +216,7 @@ def test_an_authority_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("body", [b"{}", b"[]", b'{"model_stats":1}', b'{"model_stats":[1]}', b"\xff"], ids=repr)
 def test_invalid_statistics_are_reported(behind: rig.Upstream, body: bytes) -> None:
-    behind.behave = lambda caller: caller.answer(body)
+    behind.act = raw(response(body))
     with pytest.raises(UnreachableError, match="not a response of an inference proxy"):
         client(behind).statistics("m")
     with pytest.raises(UnreachableError, match="not a response of an inference proxy"):
@@ -223,11 +224,9 @@ def test_invalid_statistics_are_reported(behind: rig.Upstream, body: bytes) -> N
 
 
 def test_a_response_before_the_end_of_the_request_is_read() -> None:
-    def early(caller: rig.Caller) -> None:
-        sent = Problem(ProblemType.TOO_LONG, "as configured")
-        caller.answer(sent.body("r-1"), 413, CONTENT_TYPE, connection="close")
-
-    with rig.upstream(early) as running, pytest.raises(UsageError, match="exceeds the proxy's size limit"):
+    sent = Problem(ProblemType.TOO_LONG, "as configured")
+    early = raw(response(sent.body("r-1"), 413, CONTENT_TYPE, connection="close"), end="close")
+    with rig.running_upstream(early) as running, pytest.raises(UsageError, match="exceeds the proxy's size limit"):
         ProxyClient(f"http://{running.http}", KEY).infer("m", {"IN": numpy.ones(1 << 23, numpy.float32)})
 
 

@@ -11,7 +11,7 @@ from tidegate.calling.proxy import ProxyClient
 from tidegate.errors import NotFoundError, RefusedError, UnreachableError, UsageError
 from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
 
-from tests.proxy.rigs.upstream import Caller, Upstream, upstream
+from tests.proxy.http.upstream import Asked, Upstream, replying, response, running_upstream
 
 
 class Triton:
@@ -25,30 +25,23 @@ class Triton:
         self.turns_after: int | None = None  # number of requests after which the type changes
         self.pause = 0.0  # seconds before each response
 
-    def __call__(self, caller: Caller) -> None:
+    def reply(self, asked: Asked) -> bytes:
         if self.turns_after is not None and len(self.requested) >= self.turns_after:
             self.takes = "INT64"
-        self.requested.append(caller.request.path)
-        caller.wait(self.pause)
-        if caller.request.path.endswith("/config"):
-            self._tell(caller)
-            return
-        length = int(caller.request.headers["inference-header-content-length"])
-        [message] = json.loads(caller.request.body[:length])["inputs"]
-        if message["datatype"] != self.takes:
-            caller.answer(b'{"error":"another data-type is expected"}', 400)
-        else:
-            [described], values = json.loads(caller.request.body[:length])["inputs"], caller.request.body[length:]
-            outputs = [described | {"name": "Y"}]
-            head = json.dumps({"model_name": "m", "model_version": "1", "outputs": outputs}).encode()
-            caller.answer(head + values, inference_header_content_length=str(len(head)))
-
-    def _tell(self, caller: Caller) -> None:
-        if isinstance(self.config, ProblemType):
-            caller.answer(Problem(self.config, "no").body("r"), self.config.status, CONTENT_TYPE)
-            return
-        tensor = {"name": "X", "data_type": f"TYPE_{self.takes}", "dims": [1]}
-        caller.answer(self.config or json.dumps({"input": [tensor], "output": []}).encode())
+        self.requested.append(asked.path)
+        time.sleep(self.pause)
+        if asked.path.endswith("/config"):
+            if isinstance(self.config, ProblemType):
+                return response(Problem(self.config, "no").body("r"), self.config.status, CONTENT_TYPE)
+            tensor = {"name": "X", "data_type": f"TYPE_{self.takes}", "dims": [1]}
+            return response(self.config or json.dumps({"input": [tensor], "output": []}).encode())
+        length = int(asked.headers["inference-header-content-length"])
+        [described], values = json.loads(asked.body[:length])["inputs"], asked.body[length:]
+        if described["datatype"] != self.takes:
+            return response(b'{"error":"another data-type is expected"}', 400)
+        outputs = [described | {"name": "Y"}]
+        head = json.dumps({"model_name": "m", "model_version": "1", "outputs": outputs}).encode()
+        return response(head + values, inference_header_content_length=str(len(head)))
 
 
 @pytest.fixture
@@ -58,7 +51,7 @@ def triton() -> Triton:
 
 @pytest.fixture
 def behind(triton: Triton) -> Iterator[Upstream]:
-    with upstream(triton) as running:
+    with running_upstream(replying(triton.reply)) as running:
         yield running
 
 

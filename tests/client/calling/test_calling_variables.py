@@ -11,7 +11,7 @@ from tidegate.calling.credentials import DominoToken, TokenFile, find_credential
 from tidegate.calling.proxy import VARIABLE, ProxyClient, proxy_url
 from tidegate.errors import UnreachableError, UsageError
 
-from tests.proxy.rigs.upstream import Behaviour, Caller, Upstream, by_turns, drip, hang, upstream
+from tests.proxy.http.upstream import Act, Upstream, by_turns, close, hang, head, raw, response, running_upstream
 
 
 @pytest.mark.parametrize(
@@ -88,13 +88,13 @@ def token(seconds: float) -> str:
     return jwt.encode({"exp": int(time.time() + seconds)}, "x" * 32, "HS256")
 
 
-def saying(text: str) -> Behaviour:
-    return lambda caller: caller.answer(text.encode(), kind="text/plain")
+def saying(text: str, status: int = 200) -> Act:
+    return raw(response(text.encode(), status, "text/plain"))
 
 
 @pytest.fixture
 def domino() -> Iterator[Upstream]:
-    with upstream() as running:
+    with running_upstream() as running:
         yield running
 
 
@@ -139,27 +139,27 @@ def test_a_changed_token_file_is_read_again(tmp_path: Path) -> None:
 
 def test_dominos_token_is_fetched_once_and_renewed_before_it_expires(domino: Upstream) -> None:
     first, second = token(60), token(3600)
-    domino.behave = by_turns(saying(first), saying(second))
+    domino.act = by_turns(saying(first), saying(second))
     found = DominoToken(f"http://{domino.http}/")
     assert found.header() == ("Authorization", f"Bearer {first}")
     assert found.header() == ("Authorization", f"Bearer {first}")
-    assert [request.path for request in domino.requests] == ["/access-token"]
+    assert [request.path for request in domino.asked] == ["/access-token"]
     found._until = time.monotonic()  # half of a minute has passed
     assert found.header() == ("Authorization", f"Bearer {second}")
     assert found._until - time.monotonic() == pytest.approx(3570, abs=5)
-    domino.behave = saying("third")
+    domino.act = saying("third")
     assert found.renew(), "it was refused"
     assert found.header() == ("Authorization", "Bearer third")
 
 
 def test_a_token_service_that_starts_a_moment_later_fails_no_call(domino: Upstream) -> None:
-    domino.behave = by_turns(Caller.close, saying("token"))
+    domino.act = by_turns(close, saying("token"))
     assert DominoToken(f"http://{domino.http}").header() == ("Authorization", "Bearer token")
 
 
 def test_while_domino_is_silent_the_old_token_serves(domino: Upstream) -> None:
     old = token(600)
-    domino.behave = by_turns(saying(old), hang)
+    domino.act = by_turns(saying(old), hang)
     found = DominoToken(f"http://{domino.http}", 0.2)
     assert found.header() == ("Authorization", f"Bearer {old}")
     found._until = time.monotonic()
@@ -170,15 +170,12 @@ def test_while_domino_is_silent_the_old_token_serves(domino: Upstream) -> None:
 
 
 @pytest.mark.parametrize(
-    ("behave", "kind", "text"),
-    [
-        (lambda caller, status=status: caller.answer(SECRET.encode(), status), UnreachableError, str(status))
-        for status in (401, 404, 500)
-    ]
+    ("act", "kind", "text"),
+    [(saying(SECRET, status), UnreachableError, str(status)) for status in (401, 404, 500)]
     + [(saying(f"<html> {SECRET}"), UsageError, "not a valid credential")],
 )
-def test_a_malformed_token_is_not_shown(domino: Upstream, behave: Behaviour, kind: type[Exception], text: str) -> None:
-    domino.behave = behave
+def test_a_malformed_token_is_not_shown(domino: Upstream, act: Act, kind: type[Exception], text: str) -> None:
+    domino.act = act
     with pytest.raises(kind, match=text) as caught:
         DominoToken(f"http://{domino.http}").header()
     assert SECRET not in str(caught.value)
@@ -192,23 +189,26 @@ def test_nothing_that_is_printed_shows_a_secret(tmp_path: Path) -> None:
         assert SECRET not in f"{found!r} {found} {found.source}"
 
 
-@pytest.mark.parametrize("behave", [hang, drip(b"token" * 100, 0.1)], ids=["hangs", "drips"])
-def test_a_request_to_domino_counts_towards_the_calls_time(domino: Upstream, behave: Behaviour) -> None:
-    domino.behave = behave
-    with upstream() as proxy:
+DRIPS = raw(head(b"Content-Length: 500"), *[b"x"] * 500, pause=0.1)
+
+
+@pytest.mark.parametrize("act", [hang, DRIPS], ids=["hangs", "drips"])
+def test_a_request_to_domino_counts_towards_the_calls_time(domino: Upstream, act: Act) -> None:
+    domino.act = act
+    with running_upstream() as proxy:
         client = ProxyClient(f"http://{proxy.http}", DominoToken(f"http://{domino.http}"))
         begun = time.monotonic()
         with pytest.raises(UnreachableError, match="Domino's token service returned no token"):
             client.metadata("m", deadline=0.3)
         assert time.monotonic() - begun < 1.5
-        assert proxy.requests == []
+        assert proxy.asked == []
 
 
 def test_a_password_in_the_address_of_dominos_service_is_not_shown(domino: Upstream) -> None:
-    domino.behave = saying("token")
+    domino.act = saying("token")
     for url in (f"http://u:{SECRET}@{domino.http}/", f"u:{SECRET}@{domino.http}"):
         assert DominoToken(url).header() == ("Authorization", "Bearer token")
-    domino.behave = lambda caller: caller.answer(b"", 404)
+    domino.act = saying("", 404)
     for url in (f"http://u:{SECRET}@{domino.http}", f"http://u:{SECRET}@127.0.0.1:1"):
         with pytest.raises(UnreachableError) as caught:
             DominoToken(url).header(0.1)

@@ -1,12 +1,13 @@
 """A relay in front of a real server, which changes responses like networks and other people do."""
 
+import asyncio
 import http.client
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from tests.proxy.rigs.upstream import Caller, Request, Upstream, upstream
+from tests.proxy.http.upstream import Asked, Upstream, raw, running_upstream
 
 HOP = ("connection", "transfer-encoding", "keep-alive", "date", "server", "content-length")
 
@@ -35,32 +36,35 @@ class Relay:
         return f"http://{self.front.http}"
 
     @property
-    def requests(self) -> list[Request]:
-        return self.front.requests
+    def requests(self) -> list[Asked]:
+        return self.front.asked
 
     def sent(self, method: str, part: str) -> list[str]:
         return [each.path for each in self.requests if each.line.startswith(f"{method} ") and part in each.path]
 
-    def pass_on(self, caller: Caller) -> None:
-        method, path, request = caller.request.line.split(" ")[0], caller.request.path, caller.request
+    async def pass_on(self, front: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
+        answer = await asyncio.to_thread(self._answer, asked)
+        kept = [f"{name}: {value}" for name, value in answer.headers if name.lower() not in HOP]
+        lines = [f"HTTP/1.1 {answer.status} Answer", f"Content-Length: {len(answer.body)}", *kept, "", ""]
+        whole = "\r\n".join(lines).encode("latin-1") + answer.body[: answer.cut]
+        await raw(whole, end="" if answer.cut is None else "close")(front, writer, asked)
+
+    def _answer(self, asked: Asked) -> Answer:
+        method, path = asked.line.split(" ")[0], asked.path
         asking = http.client.HTTPConnection(urlsplit(self.behind).netloc, timeout=60)
-        headers = {name: value for name, value in request.headers.items() if name not in (*HOP, "host")}
-        asking.request(method, path, request.body, headers)
+        headers = {name: value for name, value in asked.headers.items() if name not in (*HOP, "host")}
+        asking.request(method, path, asked.body, headers)
         got = asking.getresponse()
         answer = Answer(got.status, got.getheaders(), got.read())
         asking.close()
         if self.fault is not None:
             self.fault(method, path, answer)
-        kept = [f"{name}: {value}" for name, value in answer.headers if name.lower() not in HOP]
-        lines = [f"HTTP/1.1 {answer.status} Answer", f"Content-Length: {len(answer.body)}", *kept, "", ""]
-        caller.send("\r\n".join(lines).encode("latin-1"), answer.body[: answer.cut])
-        if answer.cut is not None:
-            caller.close()
+        return answer
 
 
 @contextmanager
 def relay(behind: str) -> Iterator[Relay]:
-    with upstream() as front:
+    with running_upstream() as front:
         running = Relay(front, behind)
-        front.behave = running.pass_on
+        front.act = running.pass_on
         yield running

@@ -100,7 +100,7 @@ def test_memory_stays_flat_while_much_is_registered_and_fetched(world: World, tm
         "    version = registry.register(pathlib.Path(sys.argv[2], name), registered_by='anna')\n"
         "    registry.fetch(version, pathlib.Path(sys.argv[2], 'fetched', name))\n"
         # Not ru_maxrss, which starts with the parent's memory at the fork.
-        "    print(Path('/proc/self/status').read_text().partition('VmHWM:')[2].split()[0])\n"
+        "    print(pathlib.Path('/proc/self/status').read_text().partition('VmHWM:')[2].split()[0])\n"
     )
     command = [sys.executable, "-W", "ignore", "-c", program, world.server.uri, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=True)

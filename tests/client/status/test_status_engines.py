@@ -1,7 +1,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any
+from functools import partial
 
 import pytest
 from tidegate.cli.app import app
@@ -13,19 +13,16 @@ from typer.testing import CliRunner
 
 from lab.local_plane.process import HOST
 from lab.local_plane.proxy import proxy, write_tables
+from tests.proxy.http.upstream import Asked, replying, response, running_upstream
 from tests.proxy.openai.tables import access
 from tests.proxy.rigs.tables import write_key
-from tests.proxy.rigs.upstream import Caller, upstream
 
 NAMES = "meta/llama-3.1-8b-instruct", "llama3:8b"  # further names of the model `plain`
 
 
-def serving(name: str) -> Any:
-    def act(caller: Caller) -> None:
-        answers = {"/v1/models": {"data": [{"id": name}]}, "/v1/completions": {"choices": [{"text": f"of {name}"}]}}
-        caller.answer(json.dumps(answers.get(caller.request.path, {})).encode())
-
-    return act
+def reply(name: str, asked: Asked) -> bytes:
+    answers = {"/v1/models": {"data": [{"id": name}]}, "/v1/completions": {"choices": [{"text": f"of {name}"}]}}
+    return response(json.dumps(answers.get(asked.path, {})).encode())
 
 
 def pool(name: str, port: int) -> routing.Pool:
@@ -37,7 +34,10 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The variables of a caller of a proxy with two engines, one of which serves another version than it should."""
     root, key = tmp_path_factory.mktemp("engines"), new_key()
     with ExitStack() as stack:
-        engines = {name: stack.enter_context(upstream(serving(name))) for name in ("chat-v3", "chat-v2", "plain")}
+        engines = {
+            name: stack.enter_context(running_upstream(replying(partial(reply, name))))
+            for name in ("chat-v3", "chat-v2", "plain")
+        }
         pools = tuple(
             pool(*each) for each in zip(("blue", "green", "main"), (at.port for at in engines.values()), strict=True)
         )

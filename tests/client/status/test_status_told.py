@@ -1,5 +1,6 @@
 import json
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from tidegate_contracts import routing
 from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
 from typer.testing import CliRunner
 
-from tests.proxy.rigs.upstream import Caller, upstream
+from tests.proxy.http.upstream import Asked, raw, replying, response, running_upstream
 
 POOL = facts.PoolFacts(name="main", loading="preload", gpu=True)
 VOLUME = facts.DatasetLocation(dataset="models", volume="v")
@@ -104,31 +105,30 @@ def found_at(model: str, state: str, **more: object) -> dict[str, object]:
     return about | {"state": state, "places": [place]} | more
 
 
-def listed(caller: Caller, *models: dict[str, object]) -> None:
-    name = caller.request.path.removeprefix("/models").strip("/")
+def listed(asked: Asked, *models: dict[str, object]) -> bytes:
+    name = asked.path.removeprefix("/models").strip("/")
     some = [each for each in models if name in ("", each["model"])]
-    caller.answer(json.dumps({"environment": "dev", "models": some}).encode())
+    return response(json.dumps({"environment": "dev", "models": some}).encode())
 
 
-def proxy(caller: Caller) -> None:
+def proxy(asked: Asked) -> bytes:
     """Respond like a proxy whose Triton has one of three models. The alias of another one is not set."""
-    path = caller.request.path
+    path = asked.path
     if path == "/whoami":
-        caller.answer(json.dumps(WHO).encode())
-    elif path.startswith("/models"):
-        there = found_at("there", "resident", versions=[1])
-        listed(caller, there, found_at("plain", "unknown", why=MISSING), found_at("aliased", "unknown", why=MISSING))
-    elif "/there" in path:
-        caller.answer(b"{}")
-    elif "/aliased" in path:
+        return response(json.dumps(WHO).encode())
+    if path.startswith("/models"):
+        there, unknown = found_at("there", "resident", versions=[1]), partial(found_at, state="unknown", why=MISSING)
+        return listed(asked, there, unknown("plain"), unknown("aliased"))
+    if "/there" in path:
+        return response()
+    if "/aliased" in path:
         problem = Problem(ProblemType.BUSY, "which version the alias stands for is not known", retry_after=1.0)
-        caller.answer(problem.body("r"), problem.type.status, CONTENT_TYPE)
-    else:
-        caller.answer(b'{"error": "unknown model"}', 400)
+        return response(problem.body("r"), problem.type.status, CONTENT_TYPE)
+    return response(b'{"error": "unknown model"}', 400)
 
 
 def test_a_model_that_is_not_deployed_is_reported_with_a_remedy(tmp_path: Path) -> None:
-    with upstream(proxy) as here:
+    with running_upstream(replying(proxy)) as here:
         aliased = facts.ModelFacts(name="aliased", server="gpu", pool="main", alias="champion")
         only_dev(tmp_path, f"http://{here.http}", *plane("lab", 1, "there", "plain").models, aliased)
         message = CliRunner().invoke(app, ["status"])
@@ -144,36 +144,32 @@ def test_a_model_that_is_not_deployed_is_reported_with_a_remedy(tmp_path: Path) 
 
 
 def test_the_configuration_of_a_model_is_requested_only_if_it_is_shown() -> None:
-    with upstream(proxy) as here:
+    with running_upstream(replying(proxy)) as here:
         for words, requested in (((), []), (("there",), ["/servers/gpu/v2/models/there/config"])):
-            here.requests.clear()
+            here.asked.clear()
             message = CliRunner().invoke(app, ["status", *words, "--proxy", f"http://{here.http}"])
             assert message.exit_code == 0, message.output
-            assert [each.path for each in here.requests if each.path.endswith("/config")] == requested
+            assert [each.path for each in here.asked if each.path.endswith("/config")] == requested
 
 
-def without_gpu(caller: Caller) -> None:
+def without_gpu(asked: Asked) -> bytes:
     """Respond like a proxy that has lost one of two Tritons, and has only a Retry-After."""
-    path = caller.request.path
-    if path.startswith("/servers/gpu"):
+    if asked.path.startswith("/servers/gpu"):
         problem = Problem(ProblemType.BUSY, "No replica of gpu/main can be used: there is no answer.", retry_after=30.0)
-        caller.answer(problem.body("r"), problem.type.status, CONTENT_TYPE, Retry_After="30")
-    elif path == "/models":
+        return response(problem.body("r"), problem.type.status, CONTENT_TYPE, Retry_After="30")
+    if asked.path == "/models":
         why = "10.0.0.1:8000 gets no calls: there is no answer"
         lost = [found_at(name, "unreachable", why=why) for name in ("lost", "lost-too")]
-        listed(caller, *lost, found_at("there", "resident", versions=[1]) | {"server": "cpu"})
-    else:
-        proxy(caller)
+        return listed(asked, *lost, found_at("there", "resident", versions=[1]) | {"server": "cpu"})
+    return proxy(asked)
 
 
 def test_a_model_that_is_loaded_when_it_is_called_is_shown_with_the_versions_that_are_named(tmp_path: Path) -> None:
-    def cold(caller: Caller) -> None:
-        if caller.request.path == "/models":
-            listed(caller, found_at("draft", "cold") | {"loading": "on-demand"})
-        else:
-            proxy(caller)
+    def cold(asked: Asked) -> bytes:
+        draft = found_at("draft", "cold") | {"loading": "on-demand"}
+        return listed(asked, draft) if asked.path == "/models" else proxy(asked)
 
-    with upstream(cold) as here:
+    with running_upstream(replying(cold)) as here:
         shares = tuple(routing.VersionShare(version=version, weight=weight) for version, weight in ((3, 90), (4, 10)))
         draft = facts.ModelFacts(name="draft", server="gpu", pool="main", versions=shares)
         only_dev(tmp_path, f"http://{here.http}", draft)
@@ -187,13 +183,13 @@ def test_a_model_that_is_loaded_when_it_is_called_is_shown_with_the_versions_tha
 
 @pytest.mark.parametrize("words", [(), ("there",)])
 def test_another_server_is_not_reported_as_a_proxy_without_the_model(words: tuple[str, ...]) -> None:
-    with upstream(lambda caller: caller.answer(b"", 404)) as here:
+    with running_upstream(raw(response(b"", 404))) as here:
         message = CliRunner().invoke(app, ["status", *words, "--proxy", f"http://{here.http}"])
     assert (message.exit_code != 0, "/whoami" in message.output, "no model" in message.output) == (True, True, False)
 
 
 def test_a_silent_server_is_shown_for_its_models_and_hides_no_other(tmp_path: Path) -> None:
-    with upstream(without_gpu) as here:
+    with running_upstream(replying(without_gpu)) as here:
         there = facts.ModelFacts(name="there", server="cpu", pool="main")
         models = *plane("lab", 1, "lost", "lost-too").models, there
         only_dev(tmp_path, f"http://{here.http}", *models, servers=(SERVER.model_copy(update={"name": "cpu"}),))

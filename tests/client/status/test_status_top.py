@@ -12,7 +12,7 @@ from tidegate.status import PlaneOverview
 from tidegate_contracts.whereabouts import WHEREABOUTS_PATH
 from typer.testing import CliRunner
 
-from tests.proxy.rigs.upstream import Caller
+from tests.proxy.http.upstream import Asked, response
 
 from . import proxies
 
@@ -67,11 +67,11 @@ def test_the_worst_problem_is_named_first_and_its_models_come_first() -> None:
 
 
 def test_an_unreachable_plane_is_reported_and_hides_no_other(tmp_path: Path) -> None:
-    def act(caller: Caller) -> None:
-        assert caller.request.path == WHEREABOUTS_PATH
-        caller.answer(json.dumps({"environment": "prod", "models": [model("ant")]}).encode())
+    def reply(_: object, asked: Asked) -> bytes:
+        assert asked.path == WHEREABOUTS_PATH
+        return response(json.dumps({"environment": "prod", "models": [model("ant")]}).encode())
 
-    with proxies.planes(lambda _: act, tmp_path, east=act, west=None):
+    with proxies.planes(reply, tmp_path, east=True, west=None):
         done = CliRunner().invoke(app, ["top"])
         message = json.loads(CliRunner().invoke(app, ["top", "--json"]).stdout)
     assert done.exit_code == 6

@@ -11,7 +11,7 @@ from tidegate_contracts.whereabouts import WHEREABOUTS_PATH
 from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
 from typer.testing import CliRunner, Result
 
-from tests.proxy.rigs.upstream import Caller
+from tests.proxy.http.upstream import Asked, response
 
 from . import proxies
 
@@ -32,21 +32,16 @@ BROKEN = {
 UNKNOWN = Problem(ProblemType.UNKNOWN, "There is no model 'fraud', or it is not for you to see.")
 
 
-def saying(answer: Any) -> Any:
-    def act(caller: Caller) -> None:
-        requested = caller.request.path
-        message = answer if requested.startswith(f"{WHEREABOUTS_PATH}/") else UNKNOWN
-        if isinstance(message, Problem):
-            caller.answer(message.body("r-1"), message.type.status, CONTENT_TYPE)
-        else:
-            about = {"model": requested.rpartition("/")[2], "server": "gpu", "pool": "small", "loading": "on-demand"}
-            models = [about | {"state": "resident", "why": "no replica is there", "places": message}]
-            caller.answer(json.dumps({"environment": "prod", "models": models, "page": 1}).encode())
-
-    return act
+def reply(answer: Any, asked: Asked) -> bytes:
+    message = answer if asked.path.startswith(f"{WHEREABOUTS_PATH}/") else UNKNOWN
+    if isinstance(message, Problem):
+        return response(message.body("r-1"), message.type.status, CONTENT_TYPE)
+    about = {"model": asked.path.rpartition("/")[2], "server": "gpu", "pool": "small", "loading": "on-demand"}
+    models = [about | {"state": "resident", "why": "no replica is there", "places": message}]
+    return response(json.dumps({"environment": "prod", "models": models, "page": 1}).encode())
 
 
-planes = partial(proxies.planes, saying)  # their proxies have this of any model: places, a problem
+planes = partial(proxies.planes, reply)  # their proxies have this of any model: places, a problem
 
 
 def why(*words: str) -> Result:

@@ -4,7 +4,7 @@ import time
 import pytest
 from tidegate_proxy.access import web_client as domino_module
 from tidegate_proxy.access.authorizer import Authorizer
-from tidegate_proxy.access.web_client import SENDER, UnknownSender
+from tidegate_proxy.access.web_client import SENDER, Turns, UnknownSender
 from tidegate_proxy.problems import Problem, ProblemType
 
 from ..rigs.issuer import Issuer
@@ -108,10 +108,11 @@ FLOOD = 400
     "how", ["from another host", "over a connection without refusals", "with a key that Domino knew before"]
 )
 async def test_a_flood_of_made_up_credentials_keeps_no_other_caller_out(
-    domino: DominoFake, clock: Clock, monkeypatch: pytest.MonkeyPatch, how: str
+    domino: DominoFake, clock: Clock, how: str
 ) -> None:
-    monkeypatch.setattr(domino_module, "MOST_WAITING", 64)
     authorizer = gate_for(domino, clock)
+    assert authorizer._domino is not None
+    authorizer._domino._turns = Turns(64)
     keys = [b"%032x" % number for number in range(66)]
     domino.known = {("X-Domino-Api-Key", key.decode()): {"canonicalName": f"caller-{key!r}"} for key in keys}
     flooder, caller = UnknownSender("10.0.0.1", 3), UnknownSender("10.0.0.2", 3)

@@ -139,12 +139,9 @@ async def test_checks_whose_callers_have_left_leave_nothing_but_one_fetch(provid
     assert provider.asked == 1
 
 
-async def test_keys_are_fetched_again_before_any_caller_waits(
-    provider: Issuer, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tidegate_proxy.access.authorizer.TEND_SECONDS", 0.01)
+async def test_keys_are_fetched_again_before_any_caller_waits(provider: Issuer, clock: Clock) -> None:
     authorizer = gate_for(provider, clock)
-    tending = asyncio.create_task(authorizer.tend())
+    tending = asyncio.create_task(authorizer.tend(0.01))
 
     async def asked(times: int) -> None:
         async with asyncio.timeout(5):

@@ -38,7 +38,6 @@ LIMIT = 512 * MEGABYTE  # The container's memory limit, the definition's default
 SECONDS = 5.0  # Duration of an attack.
 ATTACKERS = 40  # Attackers with keys.
 PAUSE_SECONDS = 0.02  # Between two calls of the bystander.
-SETTLED_SECONDS = 1.5
 GONE_SECONDS = 30.0  # Time for the attackers' work to end everywhere after they have disconnected.
 COUNTS = "in_flight", "waiting", "replica_in_flight", "lease_waiting", "held_bytes"
 UNDER_WAY = {metrics.PROXY[name].name for name in COUNTS}  # All of these are 0 without callers.
@@ -164,7 +163,7 @@ class Arena:
     engine: int  # The port of the engine.
     authority: bytes | None  # The proxy's CA certificate, with TLS.
 
-    def try_out(self, attack: str, number: int, seconds: float = SECONDS) -> Row:
+    def try_out(self, attack: str, number: int, seconds: float = SECONDS, settled_seconds: float = 1.5) -> Row:
         bystander, process = Bystander(self.place, self.key, self.authority), self.place.process
         for warm in (bystander._http, bystander._http_new, bystander._grpc):
             warm()
@@ -181,7 +180,7 @@ class Arena:
         bystander.stop()
         calling.join()
         result["did"]["at a replica"] = self._begun() - begun - bystander.calls
-        time.sleep(SETTLED_SECONDS)  # received data is still being processed
+        time.sleep(settled_seconds)  # received data is still being processed
         peak: float = _peak(process)
         bystander.close()
         process.check()

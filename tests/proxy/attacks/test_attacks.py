@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from . import arena as arenas
 from .arena import ATTACKERS, Arena, Row, arena
 from .attacking import ATTACKS
 
@@ -17,17 +16,14 @@ SAMPLE = (
 )
 
 
-def test_a_sample_of_attacks_exhausts_nothing_and_fails_no_other_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(arenas, "SETTLED_SECONDS", 0.0)
+def test_a_sample_of_attacks_exhausts_nothing_and_fails_no_other_call(tmp_path: Path) -> None:
     for over_tls in (False, True):
         (root := tmp_path / str(over_tls)).mkdir()
         with arena(root, over_tls) as place:
             for attack in SAMPLE:
                 if ATTACKS[attack].over_tls is over_tls:
                     for seconds in (SECONDS, 5 * SECONDS, 25 * SECONDS):  # longer on a busy machine
-                        row = place.try_out(attack, ATTACKERS, seconds)
+                        row = place.try_out(attack, ATTACKERS, seconds, 0.0)
                         print(row)
                         if row.is_one:
                             break

@@ -27,6 +27,7 @@ from tidegate_proxy.http2.frames import MOST_ANSWER_HEAD_BYTES, MOST_HEAD_BYTES
 from tidegate_proxy.kinds import parse_path
 from tidegate_proxy.memory import OF_CALLERS_WITH_LITTLE, OF_STRANGERS, SHARE, TIMES_FREE
 from tidegate_proxy.problems import TYPE_ROOT, ProblemType
+from tidegate_proxy.settings import Tunables
 from tidegate_proxy.targets import is_name
 from tidegate_proxy.upstream import connection
 
@@ -157,7 +158,7 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert limits["a server's response headers, or trailers"].startswith(of_server)
     assert limits["a server's `grpc-message`"].startswith(f"{MOST_MESSAGE_BYTES} bytes,")
     assert limits["the list of an engine's models (OpenAI's API)"].startswith(f"{pools.MOST_LISTED} bytes.")
-    timeouts = [f"{each:g} s" for each in (serve.HEAD_SECONDS, serve.KEEP_ALIVE_SECONDS, IDLE_STREAM_SECONDS)]
+    timeouts = [f"{each:g} s" for each in (Tunables.head_seconds, serve.KEEP_ALIVE_SECONDS, IDLE_STREAM_SECONDS)]
     assert limits["timeouts: a request's head, an idle connection, an idle gRPC stream"] == ", ".join(timeouts)
     assert limits["characters of a request id"] == str(longest(lambda text: bool(is_request_id(text.encode()))))
     assert limits["a name of a server or model"].startswith(f"{longest(is_name)} characters")

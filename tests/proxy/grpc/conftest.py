@@ -2,8 +2,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tidegate_proxy.settings import Tunables
 
-from .harness import Rig, rig
+from .harness import RIG, Rig, rig
 
 
 @pytest.fixture(scope="module")
@@ -13,6 +14,11 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 
 @pytest.fixture
-def one(tmp_path: Path) -> Iterator[Rig]:
-    with rig(tmp_path) as running:
+def tunables() -> Tunables:
+    return RIG
+
+
+@pytest.fixture
+def one(tmp_path: Path, tunables: Tunables) -> Iterator[Rig]:
+    with rig(tmp_path, tunables=tunables) as running:
         yield running

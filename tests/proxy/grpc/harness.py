@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Queue
 from typing import Any
-from unittest.mock import patch
 
 import grpc
 import pytest
 import uvloop
 from tidegate_contracts import routing
-from tidegate_proxy import serve
 from tidegate_proxy.serve import Proxy
+from tidegate_proxy.settings import Tunables
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc.service_pb2_grpc import (
     GRPCInferenceServiceServicer,
@@ -267,6 +266,10 @@ def tables(
     return table, routing.AccessTable(issuers=(provider.entry,), rules=rules, rate_limit=limit)
 
 
+RIG = Tunables(quiet_seconds=0.2, control_seconds=60.0)
+"""No load balancer has to notice that the proxy stops, and a slow machine processes few calls per second."""
+
+
 @contextmanager
 def rig(
     folder: Path,
@@ -274,6 +277,7 @@ def rig(
     models: Sequence[str | routing.Model] = MODELS,
     credentials: grpc.ServerCredentials | None = None,
     pool: Mapping[str, Any] | None = None,
+    tunables: Tunables = RIG,
     **settings: Any,
 ) -> Iterator[Rig]:
     defaults = {
@@ -293,20 +297,18 @@ def rig(
         addresses = [(socket.AF_INET, (stub.host, port)) for stub, port in zip(stubs, ports, strict=True)]
         has_tls = credentials is not None
         table, access = tables(provider, stubs[0].port, models, grpc_tls=has_tls, **pool or {})
-        front = running_proxy(folder, *addresses, table=table, access=access, **defaults | settings)
-        # There is no load balancer here that would have to notice that the proxy stops.
-        with patch.object(serve, "QUIET_SECONDS", 0.2):
-            running = Rig(_do(loop, front.__aenter__()), loop, provider, stubs)
-            try:
-                yield running
-            finally:
-                running.close()
-                for stub in stubs:
-                    stub.release.set()
-                running.do(front.__aexit__(None, None, None))
-                for stub, live in zip(stubs, lives, strict=True):
-                    stub.stop()
-                    running.do(live.__aexit__(None, None, None))
+        front = running_proxy(folder, *addresses, table=table, access=access, tunables=tunables, **defaults | settings)
+        running = Rig(_do(loop, front.__aenter__()), loop, provider, stubs)
+        try:
+            yield running
+        finally:
+            running.close()
+            for stub in stubs:
+                stub.release.set()
+            running.do(front.__aexit__(None, None, None))
+            for stub, live in zip(stubs, lives, strict=True):
+                stub.stop()
+                running.do(live.__aexit__(None, None, None))
 
 
 def _do(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]) -> Any:

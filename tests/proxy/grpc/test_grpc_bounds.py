@@ -2,6 +2,7 @@ import asyncio
 import struct
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from unittest.mock import Mock
 
 import hpack
@@ -9,8 +10,9 @@ import pytest
 from tidegate_proxy.http2 import frames as h2
 from tidegate_proxy.http2.connection import Http2Connection
 from tidegate_proxy.http2.sending import Stream
+from tidegate_proxy.settings import Tunables
 
-from .harness import MODELS, Rig, infer_request, method, rig, until
+from .harness import MODELS, RIG, Rig, infer_request, method, rig, until
 from .peer import CALM, HEADERS, RESET, WINDOW, Peer, frame, request
 
 MEMORY = 32 << 20
@@ -67,9 +69,8 @@ def test_streams_of_unauthenticated_callers_have_a_limited_share_of_memory(small
     assert held(small) == 0
 
 
-def test_the_call_whose_cancelling_ends_its_connection_ends_too(one: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(h2, "MOST_CONTROL_FRAMES", 3)
-    monkeypatch.setattr(h2, "CONTROL_SECONDS", 60.0)  # Even on a slow machine the count is not reset during the test.
+@pytest.mark.parametrize("tunables", [replace(RIG, control_frames=3)])
+def test_the_call_whose_cancelling_ends_its_connection_ends_too(one: Rig) -> None:
     peer, shared = Peer(one), one.proxy.shared
     for number in range(1, 9, 2):
         opened = frame(HEADERS, 4, number, request(("authorization", f"Bearer {one.token()}")))
@@ -94,7 +95,7 @@ def test_window_updates_beyond_the_sent_data_count_as_control_frames(more: int, 
         link = Sending()
         link.connection_made(Mock(spec=asyncio.Transport, get_extra_info=Mock(return_value=None)))
         link.data_received(frame(h2.SETTINGS) + b"".join(frame(HEADERS, 4, n, request()) for n in range(1, 41, 2)))
-        number = 20 * h2.UPDATES_OF_DATA + h2.MOST_CONTROL_FRAMES - 1 + more  # the settings count as one frame
+        number = 20 * h2.UPDATES_OF_DATA + Tunables.control_frames - 1 + more  # the settings count as one frame
         link.data_received(frame(WINDOW, 0, 0, struct.pack(">L", 1)) * number)
         await asyncio.sleep(0)
         return link.is_ending

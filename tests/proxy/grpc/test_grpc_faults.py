@@ -3,22 +3,21 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
-from unittest.mock import patch
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from tidegate_proxy import serve
 from tidegate_proxy.grpc.upstreams import LANES
 from tidegate_proxy.http2.frames import INITIAL_WINDOW_SIZE, PREFACE
 from tidegate_proxy.upstream.breaker import FAILURES, SILENT
 from tidegate_proxy.upstream.replica import Replica
 from tritonclient.grpc import service_pb2 as pb
 
-from .harness import HOST, Rig, Stub, Talk, infer_request, method, refused, replica_of, rig, until
+from .harness import HOST, RIG, Rig, Stub, Talk, infer_request, method, refused, replica_of, rig, until
 from .peer import DATA, GOAWAY, HEADERS, RESET, SETTINGS, Peer, frame, request
 
 
@@ -164,7 +163,7 @@ def test_a_call_that_waited_for_its_slot_and_finds_no_replica_is_refused_and_lea
         one.until(lambda: shared.memory.callers.held == 0)
 
 
-@pytest.mark.usefixtures("no_health_checks")  # on a busy machine a late check would close it again
+@pytest.mark.parametrize("tunables", [replace(RIG, check_seconds=60)])  # a late check would close it again
 def test_a_replica_that_hangs_is_left_alone_unless_callers_just_wait_no_longer(one: Rig) -> None:
     infer = method(one.channel(), "ModelInfer")
     breaker = replicas(one)[0].breaker
@@ -245,14 +244,15 @@ def test_stopping_lets_calls_finish_and_ends_slow_ones(tmp_path: Path) -> None:
         slow = [call.future(infer_request("hang"), metadata=one.metadata(), timeout=5) for _ in range(8)]
         one.until(lambda: len(one.proxy.shared.open_calls) == 9)
         stopping = threading.Thread(target=lambda: one.do(one.proxy.stop()))
-        with patch.object(serve, "QUIET_SECONDS", 60.0):  # longer than any late call
-            stopping.start()
-            one.until(lambda: one.proxy.shared.draining)
-            late = [
-                method(one.channel(), "ModelInfer").future(infer_request(), metadata=one.metadata(), timeout=5)
-                for _ in range(4)
-            ]
-            assert {each.code() for each in late} == {grpc.StatusCode.OK}
+        one.proxy.shared.tunables = replace(RIG, quiet_seconds=60.0)  # longer than any late call
+        stopping.start()
+        one.until(lambda: one.proxy.shared.draining)
+        late = [
+            method(one.channel(), "ModelInfer").future(infer_request(), metadata=one.metadata(), timeout=5)
+            for _ in range(4)
+        ]
+        assert {each.code() for each in late} == {grpc.StatusCode.OK}
+        one.proxy.shared.tunables = RIG
         one.stubs[0].release.set()
         assert {each.code() for each in slow} == {grpc.StatusCode.OK}
         assert talk.exchange(id="still").id == "still"

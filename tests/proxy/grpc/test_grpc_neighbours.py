@@ -11,11 +11,12 @@ from tidegate_proxy.grpc.upstreams import UpstreamConnection
 from tidegate_proxy.http2 import frames as h2
 from tidegate_proxy.http2.frames import encode_header
 from tidegate_proxy.http2.sending import Stream
+from tidegate_proxy.settings import Tunables
 
 from .harness import Rig, infer_request, method, refused, rig, until
 from .peer import CALM, CANCEL, DATA, GOAWAY, PING, PRIORITY, REFUSED, RESET, SETTINGS, WINDOW, frame
 
-MANY = 2 * h2.MOST_CONTROL_FRAMES
+MANY = 2 * Tunables.control_frames
 
 
 async def link() -> tuple[UpstreamConnection, Mock]:
@@ -66,7 +67,7 @@ def test_frames_that_no_call_explains_end_the_link_of_a_replica(chatter: bytes) 
         made.open(stream, b"")
         made.reset(stream.number, CANCEL)
         made.open(Stream(), b"")
-        made.data_received(chatter * (h2.MOST_CONTROL_FRAMES + 2))
+        made.data_received(chatter * (Tunables.control_frames + 2))
         await asyncio.sleep(0)
         return b"".join(bytes(each.args[0]) for each in transport.write.call_args_list)
 

@@ -1,4 +1,5 @@
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ from tidegate_contracts import routing
 from tidegate_contracts.triton import LIVE_PATH
 
 from ..rigs.issuer import Reply, answering, json_reply
-from .harness import Rig, Talk, infer_request, method, rig
+from .harness import RIG, Rig, Talk, infer_request, method, rig
 
 
 @pytest.fixture
@@ -54,11 +55,9 @@ def kept(running: Rig) -> list[dict[str, Any]]:
     return list(tracer._waiting)
 
 
-def test_a_sampled_call_has_a_span_between_the_callers_and_the_replicas(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tidegate_proxy.telemetry.traces.EXPORT_SECONDS", 60)
-    with rig(tmp_path, otlp_endpoint="http://127.0.0.1:1") as running:
+def test_a_sampled_call_has_a_span_between_the_callers_and_the_replicas(tmp_path: Path) -> None:
+    rarely = replace(RIG, export_seconds=60)
+    with rig(tmp_path, otlp_endpoint="http://127.0.0.1:1", tunables=rarely) as running:
         metadata = running.metadata(*CONTEXT, ("other", "y" * 200))
         infer = method(running.channel(), "ModelInfer")
         infer(infer_request(), metadata=metadata, timeout=5)

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from tidegate_contracts import routing
+from tidegate_proxy.http.head import Shapes
+from tidegate_proxy.telemetry.records import CallLog
 from tidegate_proxy.upstream.breaker import Breaker
 
 from ..rigs.issuer import Issuer
@@ -46,18 +48,14 @@ def credentials(identity_provider: Issuer) -> dict[str, str]:
 
 
 @pytest.fixture
-async def here(
-    tmp_path: Path, identity_provider: Issuer, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[RunningProxy]:
-    monkeypatch.setattr("tidegate_proxy.telemetry.records.SUCCESS_EVERY", 0)
-    monkeypatch.setattr("tidegate_proxy.http.head._PATTERN_EVERY", 0.0)
-    monkeypatch.setattr("tidegate_proxy.http.head._next_pattern", 0.0)
+async def here(tmp_path: Path, identity_provider: Issuer) -> AsyncIterator[RunningProxy]:
     access = routing.AccessTable(
         issuers=(identity_provider.entry,),
         rules=(_rule("all", ("infer", "inspect"), "resnet", "split"), _rule("look", ("inspect",), "seen")),
         rate_limit=routing.RateLimit(requests_per_minute=10_000_000, burst=10_000_000),
     )
     async with served(tmp_path, models=MODELS, access=access) as made:
+        made.proxy.shared.call_log, made.proxy.http.shapes = CallLog(0.0), Shapes(0.0)
         yield made
 
 

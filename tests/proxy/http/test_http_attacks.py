@@ -2,6 +2,7 @@ import asyncio
 import re
 
 import pytest
+from tidegate_proxy.settings import Tunables
 
 from ..test_paths import CONTROL, TRICKS
 from .running_proxy import BODY, KEY, MODEL, PATH, Caller, Reply, RunningProxy, request
@@ -12,9 +13,9 @@ HEAD = f"POST {PATH} HTTP/1.1\r\nHost: proxy\r\nX-API-Key: {KEY}\r\n".encode()
 SMUGGLED = b"GET /v2/models/resnet/config HTTP/1.1\r\nHost: proxy\r\n\r\n"
 
 
-@pytest.fixture(autouse=True)
-def short_goodbyes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate_proxy.http.connection.LINGER_SECONDS", 0.1)
+@pytest.fixture
+def tunables() -> Tunables:
+    return Tunables(linger_seconds=0.1)
 
 
 async def all_that_comes(caller: Caller, data: bytes, seconds: float = 5) -> bytes:
@@ -183,10 +184,8 @@ async def test_problem_texts_cannot_inject_headers(here: RunningProxy) -> None:
             assert "evil" not in str(await caller.head()).lower()
 
 
-async def test_a_caller_that_sends_a_head_too_slowly_is_disconnected(
-    caller: Caller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tidegate_proxy.serve.HEAD_SECONDS", 0.5)
+@pytest.mark.parametrize("tunables", [Tunables(head_seconds=0.5)])
+async def test_a_caller_that_sends_a_head_too_slowly_is_disconnected(caller: Caller) -> None:
     answered = asyncio.ensure_future(caller.reply())
     for sign in b"POST / HTTP/1.1\r\nX: aaaaaaaaaaaaaaaaaaaaaaaaa":
         if not answered.done():

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 from tidegate_proxy import kinds
-from tidegate_proxy.http import body, connection
+from tidegate_proxy.http import body
 from tidegate_proxy.http.request import HttpRequest
 from tidegate_proxy.problems import Problem, ProblemType
+from tidegate_proxy.settings import Tunables
 
 from .running_proxy import (
     ENVELOPE,
@@ -186,10 +187,8 @@ async def test_a_packed_body_is_unpacked_in_steps_and_no_further_than_needed(tmp
             await until(lambda: held(here) == 0)
 
 
-async def test_only_short_and_valid_targets_are_cached(
-    here: RunningProxy, caller: Caller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kinds, "MOST_KNOWN_TARGETS", 5)
+async def test_only_short_and_valid_targets_are_cached(here: RunningProxy, caller: Caller) -> None:
+    here.proxy.http.targets = targets = kinds.KnownTargets(b"", 5)
     for number in range(12):
         for path in (
             f"/nothing/{number}",
@@ -198,7 +197,6 @@ async def test_only_short_and_valid_targets_are_cached(
         ):
             await caller.send(request(path))
             await caller.reply()
-    targets = here.proxy.http.targets
     assert targets
     for number in range(12):
         async with here.caller() as stranger:
@@ -231,11 +229,9 @@ async def test_a_caller_that_reads_late_gets_all_responses_in_order(here: Runnin
         assert reply.body[:4] == b"%04d" % number
 
 
-async def test_a_connection_that_is_ended_is_cut_when_its_caller_takes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connection, "CLOSE_SECONDS", 0.2)
-    async with served(tmp_path, answering(bytes(8_000_000)), request_timeout_seconds=1) as here:
+async def test_a_connection_that_is_ended_is_cut_when_its_caller_takes_nothing(tmp_path: Path) -> None:
+    soon = Tunables(close_seconds=0.2)
+    async with served(tmp_path, answering(bytes(8_000_000)), request_timeout_seconds=1, tunables=soon) as here:
         caller = await deaf_caller(here)
         caller.send(request())
         await until(lambda: here.replica.asked)

@@ -15,8 +15,8 @@ from tidegate_proxy.targets import NAME_PATTERN, VERSION_PATTERN
 from rollout.tools.running import tail
 
 from ..rigs.tables import SERVER, keyed_proxy, routing_table
-from ..rigs.upstream import Caller, upstream
 from .running_proxy import ENVELOPE, MODEL, RunningProxy, request
+from .upstream import Asked, replying, response, running_upstream
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 KNOWN = {"model": MODEL, "server": "vision", "version": "1"}
@@ -77,15 +77,14 @@ CHECKS += (
 )
 
 
-def like_triton(caller: Caller) -> None:
+def like_triton(asked: Asked) -> bytes:
     """Answer as Triton does, for a model that accepts any request."""
-    last = caller.request.path.rpartition("/")[2]
+    last = asked.path.rpartition("/")[2]
     if last == "ready":
-        caller.answer()
-    elif last == "generate_stream":
-        caller.answer(b'data: {"text":"all"}\n\n', kind="text/event-stream")
-    else:
-        caller.answer(json.dumps(ANSWERS.get(last, ANSWERS["m"])).encode())
+        return response()
+    if last == "generate_stream":
+        return response(b'data: {"text":"all"}\n\n', kind="text/event-stream")
+    return response(json.dumps(ANSWERS.get(last, ANSWERS["m"])).encode())
 
 
 @pytest.mark.thorough
@@ -93,7 +92,7 @@ def test_the_proxy_conforms_to_its_openapi_document(tmp_path: Path) -> None:
     config = tmp_path / "schemathesis.toml"
     config.write_text(f'[parameters]\n"path.model" = "m"\n"path.server" = "{SERVER}"\n')
     with (
-        upstream(like_triton) as behind,
+        running_upstream(replying(like_triton)) as behind,
         keyed_proxy(tmp_path, routing_table(behind.port, behind.port, ["m"])) as (front, key),
     ):
         options = ["--checks", CHECKS, "--max-examples", "5", "--phases", "examples,coverage,fuzzing"]

@@ -102,7 +102,6 @@ async def test_calls_beyond_the_slots_wait_and_beyond_the_queue_are_refused(tmp_
         assert (places.in_flight, places.waiting) == (0, 0)
 
 
-@pytest.mark.usefixtures("nobody_else_looks")
 async def test_a_reload_drops_no_call_in_flight(here: RunningProxy) -> None:
     go_on = asyncio.Event()
     here.replica.act = answering(go_on=go_on)

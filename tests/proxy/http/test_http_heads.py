@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_proxy.http import head
-from tidegate_proxy.http.head import HeadedRequest
+from tidegate_proxy.http.head import HeadedRequest, Shapes
 from tidegate_proxy.problems import Problem
 
 NAMES = [
@@ -50,10 +50,12 @@ def parsed(headers: list[tuple[bytes, bytes]], version: bytes) -> httptools.Http
     return parser
 
 
-def read(headers: list[tuple[bytes, bytes]], version: bytes, before: int, is_unknown: bool = False) -> Any:
+def read(
+    shapes: Shapes, headers: list[tuple[bytes, bytes]], version: bytes, before: int, is_unknown: bool = False
+) -> Any:
     request, parts = Request(is_unknown), [part for header in headers for part in header]
     try:
-        upgrades = request.read_head(parts, parsed(headers, version), before)
+        upgrades = request.read_head(parts, parsed(headers, version), before, shapes)
     except (ValueError, httptools.HttpParserError) as error:
         return type(error)
     refusal = request.refusal.detail if isinstance(request.refusal, Problem) else None
@@ -71,33 +73,29 @@ def test_a_head_of_known_names_is_read_as_any_other(
             parsed(headers, version)
         except httptools.HttpParserError:
             return
-        patch.setattr(head, "_SHAPES", {})
-        each = read(headers, version, before, is_unknown=True)  # unauthenticated callers cause no caching
+        shapes = Shapes()
+        each = read(shapes, headers, version, before, is_unknown=True)  # unauthenticated callers cause no caching
         for _ in range(2):
-            assert read(headers, version, before) == each
+            assert read(shapes, headers, version, before) == each
 
 
-def test_few_and_short_heads_of_authenticated_callers_are_cached(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(head, "_SHAPES", {})
+def test_few_and_short_heads_of_authenticated_callers_are_cached() -> None:
+    shapes = Shapes()
     for number in range(2 * head._MOST_SHAPES):
-        read([(b"Host", b"a"), (b"n%d" % number, b"")], b"1.1", 0)
-        assert len(head._SHAPES) <= head._MOST_SHAPES
-    monkeypatch.setattr(head, "_SHAPES", {})
-    read([(b"Host", b"a"), (b"n" * head._LONGEST_SHAPE, b"")], b"1.1", 0)
-    read([(b"Host", b"a"), (b"Accept", b"")], b"1.1", 0, is_unknown=True)
-    assert not head._SHAPES
+        read(shapes, [(b"Host", b"a"), (b"n%d" % number, b"")], b"1.1", 0)
+        assert 0 < len(shapes) <= head._MOST_SHAPES
+    shapes.clear()
+    read(shapes, [(b"Host", b"a"), (b"n" * head._LONGEST_SHAPE, b"")], b"1.1", 0)
+    read(shapes, [(b"Host", b"a"), (b"Accept", b"")], b"1.1", 0, is_unknown=True)
+    assert not shapes
 
 
-def test_patterns_are_compiled_rarely_however_many_orders_of_names_a_caller_sends(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_patterns_are_compiled_rarely_however_many_orders_of_names_a_caller_sends() -> None:
     """Compiling one takes milliseconds, and calls that are refused count too."""
-    monkeypatch.setattr(head, "_SHAPES", {})
-    monkeypatch.setattr(head, "_next_pattern", 0.0)
-    monkeypatch.setattr(head, "_PATTERN_EVERY", 60.0)
+    shapes = Shapes(60.0)
     for number in range(20):
-        read([(b"Host", b"a"), (b"n%d" % number, b"")], b"1.1", 0)
-    shapes = [shape for shape in head._SHAPES.values() if shape is not None]
-    for shape in shapes * 4:
-        shape.learn()
-    assert sum(shape.match is not head._never for shape in shapes) == 1
+        read(shapes, [(b"Host", b"a"), (b"n%d" % number, b"")], b"1.1", 0)
+    known = [shape for shape in shapes.values() if shape is not None]
+    for shape in known * 4:
+        shapes.learn(shape)
+    assert sum(shape.match is not head._never for shape in known) == 1

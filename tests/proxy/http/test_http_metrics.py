@@ -106,7 +106,6 @@ async def test_errors_and_breakers_of_replicas_are_counted(here: RunningProxy) -
     assert value(found, "requests_total", status="502") == 5
 
 
-@pytest.mark.usefixtures("nobody_else_looks")
 async def test_loaded_and_refused_files_are_counted(tmp_path: Path, here: RunningProxy) -> None:
     found = await scrape(here)
     for file in ("routing", "access", "api-keys"):
@@ -164,7 +163,6 @@ async def test_the_number_of_models_with_a_label_is_limited(tmp_path: Path, most
         assert value(found, "model_problems_total", server="vision", model="*", type="upstream-failed") == 1
 
 
-@pytest.mark.usefixtures("nobody_else_looks")
 async def test_a_removed_model_releases_its_label_and_models_without_one_are_counted(
     tmp_path: Path,
 ) -> None:
@@ -219,7 +217,6 @@ async def test_metrics_of_a_replica_disappear_with_it(tmp_path: Path) -> None:
         assert value(await scrape(here), "problems_total", **where) == 0
 
 
-@pytest.mark.usefixtures("nobody_else_looks")
 async def test_a_hand_edited_table_is_reported_until_it_matches_the_rollout(tmp_path: Path) -> None:
     async with served(tmp_path) as here:
         assert value(await scrape(here), "config_edited", file="routing") == 0, "the time of the edit is unknown"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate_proxy import routes
 from tidegate_proxy.kinds import KINDS
+from tidegate_proxy.settings import Tunables
 
 from .running_proxy import ENVELOPE, MODEL, PATH, Reply, RunningProxy, model, request, running_proxy, served
 from .upstream import Asked, Upstream, answer, answering, only, raw, upstream
@@ -198,11 +198,9 @@ async def test_if_the_configuration_is_unavailable_the_response_has_the_reason(
         assert "cannot be read" in detail
 
 
-async def test_another_version_is_noticed_while_requests_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "ASK_AGAIN_SECONDS", 0.1)
-    monkeypatch.setattr(routes, "RETRY_SECONDS", 0.05)
-    act = Configured(champion="3")
-    async with served(tmp_path, act, models=ALIASED) as here:
+async def test_another_version_is_noticed_while_requests_go_on(tmp_path: Path) -> None:
+    act, often = Configured(champion="3"), Tunables(alias_seconds=0.1, retry_seconds=0.05)
+    async with served(tmp_path, act, models=ALIASED, tunables=often) as here:
         assert versions(await here.ask()) == {(200, "3")}
         act.parameters = saying(champion="4")
         replies: list[Reply] = []
@@ -217,14 +215,10 @@ async def test_another_version_is_noticed_while_requests_go_on(tmp_path: Path, m
         assert versions(*replies) == {(200, "3"), (200, "4"), (503, None)}
 
 
-async def test_an_alias_stays_valid_for_a_limited_time_without_a_newer_response(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(routes, "ASK_AGAIN_SECONDS", 0.05)
-    monkeypatch.setattr(routes, "RETRY_SECONDS", 0.05)
-    monkeypatch.setattr(routes, "HOLD_SECONDS", 3.0)
+async def test_an_alias_stays_valid_for_a_limited_time_without_a_newer_response(tmp_path: Path) -> None:
     act = Configured(champion="3")
-    async with served(tmp_path, act, models=ALIASED) as here:
+    often = Tunables(alias_seconds=0.05, retry_seconds=0.05, alias_hold_seconds=3.0)
+    async with served(tmp_path, act, models=ALIASED, tunables=often) as here:
         assert versions(await here.ask()) == {(200, "3")}
         act.status, asked = 500, act.asked
         while act.asked < asked + 2:  # another request, and its response

@@ -3,9 +3,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from tidegate_proxy import concurrency
 from tidegate_proxy.access.api_keys import new_key
-from tidegate_proxy.concurrency import FIRST_BYTES
+from tidegate_proxy.concurrency import FIRST_BYTES, ConcurrencyLimiter
 
 from ..rigs.tables import access_table, write_key
 from .running_proxy import MODEL, Reply, RunningProxy, request, served, standing_still, until
@@ -35,19 +34,17 @@ async def test_disconnecting_callers_use_up_no_ports(here: RunningProxy) -> None
     assert (await here.ask()).status == 200
 
 
-@pytest.mark.usefixtures("nobody_else_looks")
 @pytest.mark.parametrize("leaves", ["at once", "by its own deadline"])
 async def test_a_caller_that_keeps_disconnecting_has_no_more_calls_at_a_replica_than_slots(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaves: str
+    tmp_path: Path, leaves: str
 ) -> None:
-    monkeypatch.setattr(concurrency, "CUT_SECONDS", 3600.0)
     path = "/v2/models/slow/infer"
     slow = request(path) if leaves == "at once" else request(path, Request_Timeout="5")
     access = access_table()
     both = access.rules[0].model_copy(update={"principals": ("ci", "eve")})
     access = access.model_copy(update={"rules": (both,)})
-    async with served(tmp_path, only("/slow/", hang), models=(MODEL, "slow"), access=access, concurrency=16) as here:
-        places = here.proxy.shared.limiter
+    async with served(tmp_path, only("/slow/", hang), models=(MODEL, "slow"), access=access) as here:
+        here.proxy.shared.limiter = places = ConcurrencyLimiter(16, 3600.0)
         for number in range(1, 31):
             async with here.caller() as caller:
                 await caller.send(slow)

@@ -9,6 +9,7 @@ import yaml
 from hypothesis import HealthCheck, assume, event, example, given, settings
 from hypothesis import strategies as st
 from tidegate_contracts import proxy_process, routing
+from tidegate_proxy.settings import Tunables
 from tidegate_proxy.targets import without_path
 
 from tests.counts import examples
@@ -43,15 +44,15 @@ calls = st.sampled_from(DOCUMENTED + refused) | st.tuples(st.sampled_from(METHOD
 
 
 @pytest.fixture
-async def below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RunningProxy]:
+async def below(tmp_path: Path) -> AsyncIterator[RunningProxy]:
     """Run a proxy that is exposed at a path. Its one caller may do everything with two of the models."""
-    monkeypatch.setattr("tidegate_proxy.http.connection.LINGER_SECONDS", 0.01)
     rule = routing.AccessRule(
         name="two", principals=(CALLER,), actions=("infer", "inspect"), servers=("*",), models=(MODEL, "inference")
     )
     limit = routing.RateLimit(requests_per_minute=MANY, burst=MANY)
     access = routing.AccessTable(rules=(rule,), rate_limit=limit)
-    async with served(tmp_path, models=MODELS, access=access, path=AT) as running:
+    soon = Tunables(linger_seconds=0.01)
+    async with served(tmp_path, models=MODELS, access=access, path=AT, tunables=soon) as running:
         yield running
 
 

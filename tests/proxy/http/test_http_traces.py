@@ -1,9 +1,11 @@
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tidegate_proxy.settings import Tunables
 from tidegate_proxy.telemetry import traces
 
 from .running_proxy import BODY, ENVELOPE, KEY, MODEL, PATH, RunningProxy, model, request, running_proxy, served
@@ -14,16 +16,12 @@ pytestmark = pytest.mark.anyio
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"
 SAMPLED, NOT_SAMPLED = f"00-{TRACE}-{PARENT}-01", f"00-{TRACE}-{PARENT}-00"
+OFTEN, RARELY = Tunables(export_seconds=0.05), Tunables(export_seconds=60)
 
 
-@pytest.fixture(autouse=True)
-def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traces, "EXPORT_SECONDS", 0.05)
-
-
-def traced(collector: Upstream | int, percent: int = 0) -> dict[str, Any]:
+def traced(collector: Upstream | int, percent: int = 0, tunables: Tunables = OFTEN) -> dict[str, Any]:
     port = collector if isinstance(collector, int) else collector.port
-    return {"otlp_endpoint": f"http://127.0.0.1:{port}", "trace_percent": percent}
+    return {"otlp_endpoint": f"http://127.0.0.1:{port}", "trace_percent": percent, "tunables": tunables}
 
 
 async def spans(collector: Upstream, count: int) -> list[dict[str, Any]]:
@@ -127,13 +125,10 @@ async def many(here: RunningProxy, count: int, key: str | None = KEY, status: in
 
 
 @pytest.mark.parametrize("percent", [0, 100])
-async def test_callers_without_a_credential_crowd_no_spans_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, percent: int
-) -> None:
-    monkeypatch.setattr(traces, "MOST_WAITING", 100)
-    monkeypatch.setattr(traces, "EXPORT_SECONDS", 60)
+async def test_callers_without_a_credential_crowd_no_spans_out(tmp_path: Path, percent: int) -> None:
+    few = replace(RARELY, waiting_spans=100)
     async with upstream() as collector:
-        async with served(tmp_path, **traced(collector, percent)) as here:
+        async with served(tmp_path, **traced(collector, percent, few)) as here:
             await many(here, 20)
             await many(here, 200, None, 401)
         statuses = [attributes(span)["http.response.status_code"] for span in await spans(collector, 20)]
@@ -141,12 +136,9 @@ async def test_callers_without_a_credential_crowd_no_spans_out(
     assert statuses.count("401") == (traces.MOST_REFUSED if percent else 0)
 
 
-async def test_an_unavailable_collector_costs_limited_memory_and_affects_no_caller(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(traces, "MOST_WAITING", 20)
-    monkeypatch.setattr(traces, "EXPORT_SECONDS", 60)
-    async with upstream() as replica, running_proxy(tmp_path, replica, **traced(1)) as here:
+async def test_an_unavailable_collector_costs_limited_memory_and_affects_no_caller(tmp_path: Path) -> None:
+    few = replace(RARELY, waiting_spans=20)
+    async with upstream() as replica, running_proxy(tmp_path, replica, **traced(1, tunables=few)) as here:
         await many(here, 50)
         assert here.proxy.shared.tracer is not None
         assert here.proxy.shared.tracer.counts == {"exported": 0, "dropped": 30, "failed": 0}
@@ -154,11 +146,10 @@ async def test_an_unavailable_collector_costs_limited_memory_and_affects_no_call
         assert here.proxy.shared.tracer.counts == {"exported": 0, "dropped": 30, "failed": 20}
 
 
-async def test_the_last_spans_are_sent_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traces, "EXPORT_SECONDS", 60)
-    monkeypatch.setattr(traces, "BATCH", 4)
+async def test_the_last_spans_are_sent_at_the_end(tmp_path: Path) -> None:
+    small = replace(RARELY, span_batch=4)
     async with upstream() as replica, upstream() as collector:
-        async with running_proxy(tmp_path, replica, **traced(collector)) as here:
+        async with running_proxy(tmp_path, replica, **traced(collector, tunables=small)) as here:
             await many(here, 10)
         assert len(await spans(collector, 10)) == 10
         assert len(collector.asked) == 3

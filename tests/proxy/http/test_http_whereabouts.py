@@ -2,7 +2,6 @@ from pathlib import Path
 
 import pytest
 from tidegate_contracts.whereabouts import VisibleModel, Whereabouts
-from tidegate_proxy.upstream import load_watch
 
 from ..rigs.tables import access_table
 from .running_proxy import MODEL, RunningProxy, request, served
@@ -15,12 +14,6 @@ INDEX = [
     {"name": "broken", "version": "1", "state": "UNAVAILABLE", "reason": WHY},
     {"name": "coming", "version": "1", "state": "LOADING"},
 ]
-
-
-@pytest.fixture(autouse=True)
-def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load_watch, "FRESH_SECONDS", 0.0)
-    monkeypatch.setattr(load_watch, "RESTS", 0.0)
 
 
 async def listed(here: RunningProxy, path: str = "/models") -> dict[str, VisibleModel]:

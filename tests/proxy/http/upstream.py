@@ -2,10 +2,15 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+import socket
+import ssl
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from anyio.from_thread import start_blocking_portal
 from tidegate_contracts.triton import INDEX_PATH, LIVE_PATH
 
 
@@ -14,6 +19,10 @@ class Asked:
     line: str
     headers: dict[str, str]
     body: bytes
+
+    @property
+    def path(self) -> str:
+        return self.line.split(" ")[1]
 
 
 HEALTH_CHECKS = [f"GET {path} HTTP/1.1" for path in (LIVE_PATH, "/alive", "/health")]  # Triton's, a toy's, OpenAI's.
@@ -34,12 +43,17 @@ class Upstream:
     health: bytes = b"200 OK"  # Its response to them.
     checked: list[float] = field(default_factory=list)  # Times of health checks, by the event loop's clock.
     asked: list[Asked] = field(default_factory=list)  # All complete requests.
+    connections: int = 0
     begun: int = 0  # Requests with a complete head.
     left: int = 0  # Connections that the other end closed, except `checkers`.
     port: int = 0
     server: asyncio.Server | None = None
     writers: set[asyncio.StreamWriter] = field(default_factory=set)
     checkers: set[asyncio.StreamWriter] = field(default_factory=set)  # Connections of health checks.
+
+    @property
+    def http(self) -> str:
+        return f"127.0.0.1:{self.port}"
 
     async def close(self) -> None:
         if self.server is not None:
@@ -74,14 +88,17 @@ echo = answering(lambda asked: asked.body)
 
 
 def raw(*parts: bytes, end: str = "", pause: float = 0.0) -> Act:
-    """Answer with exactly these bytes. `end`: close or reset the connection afterwards."""
+    """Answer with exactly these bytes. `end`: "close", "cut" or "reset" the connection afterwards."""
 
     async def act(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
         for part in parts:
             writer.write(part)
             await writer.drain()
             await asyncio.sleep(pause)
-        if end == "cut":
+        if end == "reset":
+            with socket.fromfd(writer.get_extra_info("socket").fileno(), socket.AF_INET, socket.SOCK_STREAM) as same:
+                same.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        if end in ("cut", "reset"):
             writer.transport.abort()
             await asyncio.sleep(0)
         elif end:
@@ -90,11 +107,38 @@ def raw(*parts: bytes, end: str = "", pause: float = 0.0) -> Act:
     return act
 
 
-reset = raw(end="cut")
+close, reset = raw(end="close"), raw(end="reset")
 
 
 def head(*lines: bytes, status: bytes = b"200 OK") -> bytes:
     return b"\r\n".join([b"HTTP/1.1 " + status, *lines, b"", b""])
+
+
+def response(body: bytes = b"{}", status: int = 200, kind: str = "application/json", **headers: str) -> bytes:
+    """Return a complete response. Names of headers can have underscores instead of hyphens."""
+    fields = {"Content-Type": kind, "Content-Length": str(len(body))}
+    fields |= {name.replace("_", "-"): value for name, value in headers.items()}
+    return head(*(f"{name}: {value}".encode() for name, value in fields.items()), status=b"%d Answer" % status) + body
+
+
+def replying(reply: Callable[[Asked], bytes]) -> Act:
+    """Answer with the bytes that `reply` returns. It can block. Without any bytes, close the connection."""
+
+    async def act(made: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
+        data = await asyncio.to_thread(reply, asked)
+        await raw(data, end="" if data else "close")(made, writer, asked)
+
+    return act
+
+
+def by_turns(*acts: Act) -> Act:
+    """Act like each of them in turn, and like the last one from then on."""
+    left = list(acts)
+
+    async def act(made: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
+        await (left.pop(0) if len(left) > 1 else left[0])(made, writer, asked)
+
+    return act
 
 
 async def hang(_: Upstream, __: asyncio.StreamWriter, ___: Asked) -> None:
@@ -131,11 +175,18 @@ async def _read(reader: asyncio.StreamReader, upstream: Upstream) -> Asked:
 
 
 @asynccontextmanager
-async def upstream(act: Act | None = None, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[Upstream]:
-    made = Upstream(act)
+async def upstream(
+    act: Act | None = None, host: str = "127.0.0.1", port: int = 0, certificate: Path | None = None
+) -> AsyncIterator[Upstream]:
+    """Listen until the block ends. `certificate` is a directory with a `tls.crt` and its `tls.key`, for HTTPS."""
+    made, context = Upstream(act), None
+    if certificate is not None:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(certificate / "tls.crt", certificate / "tls.key")
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         made.writers.add(writer)
+        made.connections += 1
         try:
             while True:
                 asked = await _read(reader, made)
@@ -168,9 +219,17 @@ async def upstream(act: Act | None = None, host: str = "127.0.0.1", port: int = 
             made.checkers.discard(writer)
             writer.close()
 
-    made.server = await asyncio.start_server(serve, host, port, limit=1 << 20, backlog=BACKLOG)
+    made.server = await asyncio.start_server(serve, host, port, limit=1 << 20, backlog=BACKLOG, ssl=context)
     made.port = made.server.sockets[0].getsockname()[1]
     try:
         yield made
     finally:
         await made.close()
+
+
+@contextmanager
+def running_upstream(act: Act | None = None, certificate: Path | None = None) -> Iterator[Upstream]:
+    """Run an upstream on another thread, for tests without an event loop."""
+    serving = upstream(act, certificate=certificate)
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(serving) as made:
+        yield made

@@ -16,7 +16,7 @@ from ..http.running_proxy import RunningProxy, request, running_proxy
 from ..rigs.issuer import Issuer, answering, issuer
 from ..rigs.tables import GROUP, access_table
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nobody_else_looks")]
+pytestmark = pytest.mark.anyio
 KEY = "0123456789abcdef"
 
 

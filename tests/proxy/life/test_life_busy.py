@@ -105,8 +105,6 @@ def routes_there() -> int:
 
 
 async def test_a_new_table_of_ten_thousand_models_delays_no_call(here: RunningProxy) -> None:
-    for each in here.proxy._tasks:
-        each.cancel()  # this test looks by itself
     texts, others = [table(generation) for generation in range(3)], routes_there()  # of other tests
     stopped, statuses = False, []
 

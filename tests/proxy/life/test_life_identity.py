@@ -46,7 +46,6 @@ async def test_keys_of_an_unreachable_provider_are_trusted_only_if_fetched_befor
         assert TRUST_SECONDS - 60 < await trusted() <= TRUST_SECONDS
 
 
-@pytest.mark.usefixtures("nobody_else_looks")
 async def test_keys_and_rules_change_under_load_without_a_wrong_answer(here: RunningProxy) -> None:
     other = new_key()
     (here.root / "api-keys" / "ci").write_text(f"{hash_line(KEY)}\n{hash_line(other)}\n")
@@ -77,7 +76,6 @@ async def test_keys_and_rules_change_under_load_without_a_wrong_answer(here: Run
     assert seen[other].keys() == {200, 401}
 
 
-@pytest.mark.usefixtures("nobody_else_looks")
 async def test_a_certificate_is_taken_over_without_a_dropped_connection(tmp_path: Path) -> None:
     first, second = Authority(), Authority()
     (tmp_path / "tls").mkdir()

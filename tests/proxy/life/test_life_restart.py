@@ -12,9 +12,9 @@ import pytest
 from lab.local_plane.proxy import Proxy, proxy, write_tables
 from rollout.tools.running import tail
 
+from ..http.upstream import Act, Upstream, head, raw, running_upstream
 from ..rigs.issuer import Issuer
 from ..rigs.tables import GROUP, access_table, routing_table
-from ..rigs.upstream import Upstream, events, upstream
 
 PATH = "/v2/models/m/infer"
 BODY = b'{"inputs":["TENSOR-THAT-NOBODY-LOGS"]}'
@@ -63,9 +63,17 @@ class Load:
                 thread.join(90)
 
 
+def events(*words: object, seconds: float) -> Act:
+    """Answer with server-sent events at this interval."""
+    data = [f"data: {word}\n\n".encode() for word in words]
+    chunks = [b"%x\r\n%b\r\n" % (len(each), each) for each in data]
+    whole = head(b"Content-Type: text/event-stream", b"Transfer-Encoding: chunked")
+    return raw(whole, *chunks, b"0\r\n\r\n", pause=seconds)
+
+
 @pytest.fixture
 def behind() -> Iterator[Upstream]:
-    with upstream() as running:
+    with running_upstream() as running:
         yield running
 
 
@@ -112,7 +120,7 @@ def test_a_rolling_restart_under_load_fails_no_request(root: Path, identity_prov
 def test_sigterm_lets_streams_end_and_makes_the_proxy_unready(
     root: Path, behind: Upstream, identity_provider: Issuer
 ) -> None:
-    behind.behave = events(*map(str, range(10)), seconds=0.1)
+    behind.act = events(*range(10), seconds=0.1)
     token = identity_provider.token("alice", [GROUP])
     with proxy(root, settings={"drain_seconds": "60"}) as running:
         asking = http.client.HTTPConnection(running.http, timeout=60)
@@ -135,7 +143,7 @@ def test_sigterm_lets_streams_end_and_makes_the_proxy_unready(
 
 @pytest.mark.thorough
 def test_calls_longer_than_the_drain_are_visibly_cut(root: Path, behind: Upstream, identity_provider: Issuer) -> None:
-    behind.behave = events("first", *["more"] * 1000, seconds=0.5)
+    behind.act = events("first", *["more"] * 1000, seconds=0.5)
     token = identity_provider.token("alice", [GROUP])
     with proxy(root, settings={"drain_seconds": "1"}) as running:
         asking = http.client.HTTPConnection(running.http, timeout=60)

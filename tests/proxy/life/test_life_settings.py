@@ -1,3 +1,4 @@
+import asyncio
 import json
 import os
 import resource
@@ -7,7 +8,6 @@ import sys
 import threading
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from tidegate_contracts import proxy_process, routing
@@ -262,22 +262,23 @@ async def test_a_good_table_that_could_not_be_read_for_a_while_is_read_then(tmp_
 
 
 async def test_the_last_number_of_replicas_stays_while_their_name_leads_nowhere(tmp_path: Path) -> None:
-    with patch.object(config, "REPLICAS_SECONDS", 0.01):
-        async with running_proxy(tmp_path) as here:
-            following, counted = here.proxy.config, []
-            found = [address_of(port) for port in range(1, 6)]
+    async with running_proxy(tmp_path) as here:
+        following, counted = here.proxy.config, []
+        found = [address_of(port) for port in range(1, 6)]
 
-            async def find(_: str, __: int) -> list[Any]:
-                counted.append(len(found))
-                return list(found)
+        async def find(_: str, __: int) -> list[Any]:
+            counted.append(len(found))
+            return list(found)
 
-            following._find = find
-            await until(lambda: following.authorizer._replicas == 5)
-            found.clear()
-            await until(lambda: counted.count(0) > 3)
-            assert following.authorizer._replicas == 5
-            found.append(address_of(1))
-            await until(lambda: following.authorizer._replicas == 1)
+        following._find = find
+        counting = asyncio.create_task(following.count_replicas(0.01))
+        await until(lambda: following.authorizer._replicas == 5)
+        found.clear()
+        await until(lambda: counted.count(0) > 3)
+        assert following.authorizer._replicas == 5
+        found.append(address_of(1))
+        await until(lambda: following.authorizer._replicas == 1)
+        counting.cancel()
 
 
 def test_the_reading_of_a_table_ends_at_its_next_step_when_the_proxy_does() -> None:

@@ -5,8 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tidegate_proxy import forwarding
-from tidegate_proxy.http import request as http_request
+from tidegate_proxy.settings import Tunables
 
 from ..http.running_proxy import RunningProxy, request, running_proxy, served, until
 from ..http.upstream import Act, Asked, Upstream, answering, head, only, raw, upstream
@@ -75,19 +74,18 @@ async def test_long_bodies_that_fail_at_one_time_are_one_failure(tmp_path: Path)
         assert {reply.status for reply in replies} == {503}
 
 
-async def test_an_old_failure_proves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_request, "UNTAKEN_SECONDS", 0.0)
-    async with served(tmp_path, says(503, NOT_READY, "plain"), table=table(MODELS), body_limit_bytes=8 << 20) as here:
+async def test_an_old_failure_proves_nothing(tmp_path: Path) -> None:
+    given = {"table": table(MODELS), "body_limit_bytes": 8 << 20, "tunables": Tunables(untaken_seconds=0.0)}
+    async with served(tmp_path, says(503, NOT_READY, "plain"), **given) as here:
         assert {(await here.ask(chat(size=2 << 20))).status for _ in range(3)} == {503}
 
 
-async def test_one_replica_proves_nothing_about_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forwarding, "AVOIDED_SECONDS", 0.0)
-    act = says(503, NOT_READY)
+async def test_one_replica_proves_nothing_about_another(tmp_path: Path) -> None:
+    act, never = says(503, NOT_READY), Tunables(avoided_seconds=0.0)
     async with (
         upstream(act) as one,
         upstream() as two,
-        running_proxy(tmp_path, one, two, table=table(MODELS), body_limit_bytes=8 << 20) as here,
+        running_proxy(tmp_path, one, two, table=table(MODELS), body_limit_bytes=8 << 20, tunables=never) as here,
     ):
         await until(lambda: len(here.pool.replicas) == 2)
         statuses = {(await here.ask(chat(size=size))).status for size in (2 << 20, 10) * 20}

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 from tidegate_contracts import routing
+from tidegate_proxy.settings import Tunables
 
 from lab.local_plane.proxy import write_tables
 
-from ..http.running_proxy import RunningProxy, request, running_proxy, until
+from ..http.running_proxy import RunningProxy, request, running_proxy
 from ..http.upstream import Act, Asked, Upstream, answer, answering, upstream
 from ..rigs.tables import CALLER
 from .tables import access, model, openai_server, table
@@ -98,18 +99,20 @@ STEPS: list[list[routing.Model]] = [
 
 
 async def test_no_call_fails_while_one_version_takes_over_from_another(tmp_path: Path, green: Upstream) -> None:
-    async with upstream(serving("chat-v3")) as blue:
-        hosts = {"green.test": green}
-        async with running_proxy(tmp_path, blue, table=table(STEPS[0], GREEN), access=ACCESS, hosts=hosts) as here:
-            for step in STEPS[1:]:
-                before = here.proxy.config.watched[0].generation
-                write_tables(here.root, table(step, GREEN), ACCESS)
-                while here.proxy.config.watched[0].generation == before:
-                    reply = await here.ask(chat("chat"))
-                    assert (reply.status, reply.headers["tidegate-model-version"] in "34") == (200, True)
-            for _ in range(20):
+    given: Any = {"table": table(STEPS[0], GREEN), "access": ACCESS, "hosts": {"green.test": green}}
+    async with (
+        upstream(serving("chat-v3")) as blue,
+        running_proxy(tmp_path, blue, tunables=Tunables(), **given) as here,
+    ):
+        for step in STEPS[1:]:
+            before = here.proxy.config.watched[0].generation
+            write_tables(here.root, table(step, GREEN), ACCESS)
+            while here.proxy.config.watched[0].generation == before:
                 reply = await here.ask(chat("chat"))
-                assert (reply.status, reply.headers["tidegate-model-version"]) == (200, "4")
+                assert (reply.status, reply.headers["tidegate-model-version"] in "34") == (200, True)
+        for _ in range(20):
+            reply = await here.ask(chat("chat"))
+            assert (reply.status, reply.headers["tidegate-model-version"]) == (200, "4")
 
 
 async def test_models_shows_the_pool_of_each_version_and_pools_without_a_replica(
@@ -163,6 +166,6 @@ async def test_a_table_whose_parts_do_not_fit_is_refused_and_the_last_one_stays(
         text = table([], GREEN).model_dump(mode="json", by_alias=True)
         text["models"] = [each.model_dump(mode="json", by_alias=True) for each in BAD[why]]
         here.write("routing.json", json.dumps(text))
-        await until(lambda: here.proxy.config.watched[0].failures)
+        await here.proxy.config.watched[0].look()
         assert here.proxy.config.watched[0].last_error == why
         assert (await here.ask(chat("chat"))).status == 200

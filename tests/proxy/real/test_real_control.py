@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from tidegate_contracts.triton import INDEX_PATH, LIVE_PATH
-from tidegate_proxy.upstream import load_watch, probe
+from tidegate_proxy.settings import Tunables
+from tidegate_proxy.upstream import probe
 
 from ..rigs.pytest_rigs import Front
 from ..test_paths import CONTROL, TRICKS
@@ -44,7 +45,7 @@ def _asked(front: Front, start: int, began: float) -> list[str]:
     log, mark = front.triton.process.log, f"mark-{uuid.uuid4().hex}"
     _post(front.triton.http, f"/v2/models/{mark}/infer", {})  # once this is logged, all earlier requests are too
     front.triton.process.wait_until(lambda: mark in log.read_text("utf-8", "replace"), 10)
-    looks = 1 + int((monotonic() - began) / (load_watch.LOOK_SECONDS * (1 - probe.JITTER)))
+    looks = 1 + int((monotonic() - began) / (Tunables.index_seconds * (1 - probe.JITTER)))
     lines = [line.rstrip('"') for line in log.read_bytes()[start:].decode("utf-8", "replace").splitlines()]
     lines = [line for line in lines if "request" in line.lower() and mark not in line and not line.endswith(LIVE_PATH)]
     own = [line for line in lines if line.endswith(INDEX_PATH)][:looks]

@@ -17,7 +17,7 @@ from lab.local_plane.repository import Model
 from lab.local_plane.triton import Triton, triton
 
 from ..docs.test_docs_health import ASKED, CELLS, COULD_NOT_LOAD, Plane
-from ..http.running_proxy import KEY, RunningProxy, model, request, routing_table, running_proxy, until
+from ..http.running_proxy import KEY, RIG, RunningProxy, model, request, routing_table, running_proxy, until
 from ..rigs.pytest_rigs import not_run
 from ..rigs.repository import SOURCES, write
 
@@ -40,6 +40,8 @@ ANSWERS = (
     b"/v2/models/stats",
 )
 NAMES = ("echo", "raises", "decoupled", "no_backend", "no_module")
+OFTEN = replace(RIG, index_seconds=0.3)
+SOON = replace(OFTEN, unexplained_seconds=2.0)
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +65,6 @@ def polling(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield server
 
 
-@pytest.fixture(autouse=True)
-def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load_watch, "LOOK_SECONDS", 0.3)
-
-
 async def listed(here: RunningProxy, name: str) -> Place:
     reply = await here.ask(request(f"{WHEREABOUTS_PATH}/{name}", method="GET"))
     [one] = Whereabouts.model_validate_json(reply.body).models
@@ -79,7 +76,7 @@ async def test_broken_models_have_a_state_a_metric_and_a_log_line_and_calls_cont
     polling: Triton, repository: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, load_watch.__name__)
-    async with running_proxy(tmp_path, polling.http_port, models=NAMES) as here:
+    async with running_proxy(tmp_path, polling.http_port, models=NAMES, tunables=OFTEN) as here:
         [watch] = here.pool.watches.values()
         await until(lambda: {name for name, _ in watch.failed} == {"no_backend", "no_module"})
         library = "unable to find backend library for backend 'onnxruntime'"
@@ -122,16 +119,15 @@ async def test_broken_models_have_a_state_a_metric_and_a_log_line_and_calls_cont
 
 async def test_models_that_failed_to_load_get_the_documented_probe_responses(polling: Triton, tmp_path: Path) -> None:
     table = routing_table(NAMES, grpc_port=polling.grpc_port)
-    async with running_proxy(tmp_path, polling.http_port, table=table, kind=Plane) as here:
+    async with running_proxy(tmp_path, polling.http_port, table=table, kind=Plane, tunables=OFTEN) as here:
         assert isinstance(here, Plane)
         here.model = "no_module"
         assert {asked: await ask(here) for asked, ask in ASKED.items()} == CELLS[COULD_NOT_LOAD]
 
 
 async def test_a_configuration_that_breaks_under_a_loaded_model_is_reported_if_calls_name_a_version(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(load_watch, "UNEXPLAINED_SECONDS", 2.0)
     caplog.set_level(logging.INFO, load_watch.__name__)
     folder = write(tmp_path / "volume" / "models", [ECHO]) / "echo"
     table = [model("echo", {1: 90, 2: 10})]
@@ -140,7 +136,7 @@ async def test_a_configuration_that_breaks_under_a_loaded_model_is_reported_if_c
         (tmp_path / "broken").write_text("this is none {")
         (tmp_path / "broken").replace(folder / "config.pbtxt")  # atomically: half of the file would be valid
         shutil.copytree(folder / "1", folder / "2")
-        async with running_proxy(tmp_path, server.http_port, models=table) as here:
+        async with running_proxy(tmp_path, server.http_port, models=table, tunables=SOON) as here:
             [watch] = here.pool.watches.values()
             await until(lambda: watch.failed, 30)
             assert {key: each.why for key, each in watch.failed.items()} == {("echo", "2"): load_watch.NO_REASON}
@@ -157,10 +153,7 @@ async def test_a_configuration_that_breaks_under_a_loaded_model_is_reported_if_c
             assert (await listed(here, "echo")).versions == (1, 2)
 
 
-async def test_removed_models_and_unrouted_models_are_not_failures_when_triton_restarts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(load_watch, "UNEXPLAINED_SECONDS", 2.0)
+async def test_removed_models_and_unrouted_models_are_not_failures_when_triton_restarts(tmp_path: Path) -> None:
     models = [replace(ECHO, name=name) for name in ("echo", "raises", "no_module", "unnamed")]
     folder = write(tmp_path / "volume" / "models", models)
     (folder / "lost+found").mkdir()
@@ -169,10 +162,10 @@ async def test_removed_models_and_unrouted_models_are_not_failures_when_triton_r
     closed = folder / "raises" / "config.pbtxt"
     closed.write_text(closed_config(closed.read_text()))
     with not_run("A REAL TRITON"), triton(tmp_path / "triton", folder, options=POLLING) as server:
-        async with running_proxy(tmp_path, server.http_port, models=NAMES) as here:
+        async with running_proxy(tmp_path, server.http_port, models=NAMES, tunables=SOON) as here:
             [watch] = here.pool.watches.values()
             await until(lambda: watch.failed, 30)
-            await asyncio.sleep(2 * load_watch.UNEXPLAINED_SECONDS)
+            await asyncio.sleep(2 * SOON.unexplained_seconds)
             assert {key: each.why for key, each in watch.failed.items()} == {("no_module", ""): load_watch.NO_REASON}
             assert ([*watch.loaded], (await listed(here, "raises")).state) == (["echo"], "unknown")
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from tidegate_contracts.proxy_process import METRICS_PATH
-from tidegate_proxy.upstream import load_watch
 
 from lab.local_plane.triton import triton
 from rollout.health import Target
@@ -17,7 +16,7 @@ from stacks.definition.rollout import Gate
 from ..http.running_proxy import RunningProxy, request, running_proxy, until
 from ..rigs.pytest_rigs import not_run
 from ..rigs.repository import write
-from .test_real_errors import BODY, ECHO, POLLING
+from .test_real_errors import BODY, ECHO, OFTEN, POLLING
 
 pytestmark = pytest.mark.anyio
 TARGET = Target("prod", (), 80, False)
@@ -45,10 +44,9 @@ async def cluster(here: RunningProxy) -> Pods:
 async def test_a_ready_triton_that_no_longer_loads_a_model_does_not_pass_the_gate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load_watch, "LOOK_SECONDS", 0.3)
     repository = write(tmp_path / "models", (ECHO,))
     with not_run("A REAL TRITON"), triton(tmp_path / "before", repository, options=POLLING) as server:
-        async with running_proxy(tmp_path / "one", server.http_port, models=["echo"]) as here:
+        async with running_proxy(tmp_path / "one", server.http_port, models=["echo"], tunables=OFTEN) as here:
             [watch] = here.pool.watches.values()
             await until(lambda: watch.seen)
             assert (await here.ask(request("/v2/models/echo/infer", BODY))).status == 200
@@ -56,7 +54,7 @@ async def test_a_ready_triton_that_no_longer_loads_a_model_does_not_pass_the_gat
     # The new image cannot load what the old one loaded, like plans of another TensorRT release.
     (repository / "echo" / "1" / "model.py").write_text("import what_only_the_old_image_has\n")
     with not_run("A REAL TRITON"), triton(tmp_path / "after", repository, options=POLLING) as server:
-        async with running_proxy(tmp_path / "two", server.http_port, models=["echo"]) as here:
+        async with running_proxy(tmp_path / "two", server.http_port, models=["echo"], tunables=OFTEN) as here:
             [watch] = here.pool.watches.values()
             await until(lambda: watch.failed)
             assert (await here.ask(request("/v2/health/ready", method="GET"))).status == 200

@@ -10,12 +10,11 @@ from time import monotonic
 
 import pytest
 from tidegate_contracts.proxy_process import SERVER_READY_PATH
-from tidegate_proxy.upstream import load_watch
 
 from lab.local_plane.repository import Model
 from lab.local_plane.triton import Triton, triton
 
-from ..http.running_proxy import RunningProxy, routing_table, running_proxy, until
+from ..http.running_proxy import RIG, RunningProxy, routing_table, running_proxy, until
 from ..rigs.pytest_rigs import not_run
 from ..rigs.repository import SOURCES, write
 
@@ -54,17 +53,15 @@ async def states(here: RunningProxy, found: set[tuple[str, int]]) -> None:
 
 
 async def test_loads_long_bodies_on_all_threads_and_index_queries_open_no_breaker_but_a_stop_does(
-    polling: Triton, repository: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    polling: Triton, repository: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(load_watch, "LOOK_SECONDS", 0.1)
-    monkeypatch.setattr(load_watch, "RESTS", 0.0)
     caplog.set_level(logging.INFO, "tidegate_proxy.pools")
     tensor = {"name": "INPUT", "datatype": "FP32", "shape": [NUMBERS], "data": [1.5] * NUMBERS}
     output = {"name": "OUTPUT", "parameters": {"binary_data": True}}
     body = json.dumps({"inputs": [tensor], "outputs": [output]}).encode()
     found = set[tuple[str, int]]()
-    table = routing_table(["echo"], grpc_port=polling.grpc_port)
-    async with running_proxy(tmp_path / "proxy", polling.http_port, table=table) as here:
+    table, often = routing_table(["echo"], grpc_port=polling.grpc_port), replace(RIG, index_seconds=0.1)
+    async with running_proxy(tmp_path / "proxy", polling.http_port, table=table, tunables=often) as here:
         [watch] = here.pool.watches.values()
         await until(lambda: "echo" in watch.loaded)
         looking = asyncio.create_task(states(here, found))

@@ -10,11 +10,13 @@ from typing import Any
 
 from tidegate_contracts import routing
 from tidegate_proxy.residency.manager import LeaseManager
+from tidegate_proxy.settings import Tunables
 
 from ..http.running_proxy import Reply, RunningProxy, request, routing_table, running_proxy
 from .standin import Site
 
 MODELS = ("a", "b", "c", "d", "slow", "cold", "absent")
+OFTEN = Tunables(rebalance_seconds=0.02, lease_again_seconds=0.1)
 
 
 class Estate(RunningProxy):
@@ -49,9 +51,9 @@ def table(here: Sequence[Site], **pool: Any) -> routing.RoutingTable:
 
 
 @asynccontextmanager
-async def estate(root: Path, here: Sequence[Site], **more: Any) -> AsyncIterator[Estate]:
+async def estate(root: Path, here: Sequence[Site], tunables: Tunables = OFTEN, **more: Any) -> AsyncIterator[Estate]:
     addresses = [(socket.AF_INET, (site.host, site.triton.port)) for site in here]
-    async with running_proxy(root, *addresses, table=table(here), kind=Estate, **more) as made:
+    async with running_proxy(root, *addresses, table=table(here), kind=Estate, tunables=tunables, **more) as made:
         assert isinstance(made, Estate)
         yield made
 

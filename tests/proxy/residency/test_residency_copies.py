@@ -3,16 +3,18 @@ import socket
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tidegate_contracts.placement import ranked
 
 from ..http.running_proxy import request, until
-from .estate import Estate, at, estate, estates
+from .estate import OFTEN, Estate, at, estate, estates
 from .standin import Site, sites
 
 pytestmark = pytest.mark.anyio
+SOON = replace(OFTEN, heat_seconds=0.2, calm_seconds=0.3)
 
 
 def in_rank(model: str, here: list[Site]) -> list[Site]:
@@ -66,15 +68,8 @@ async def load(front: Estate, model: str, callers: int = 1, pause: float = 0.02)
     await calls
 
 
-@pytest.fixture
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate_proxy.residency.leases.MEMORY_SECONDS", 0.2)
-    monkeypatch.setattr("tidegate_proxy.residency.leases.CALM_SECONDS", 0.3)
-
-
-@pytest.mark.usefixtures("soon")
 async def test_a_hot_model_gets_a_second_copy_and_loses_it_when_it_is_cold(tmp_path: Path) -> None:
-    async with sites(3, lease_seconds=4) as here, estate(tmp_path, here) as front:
+    async with sites(3, lease_seconds=4) as here, estate(tmp_path, here, SOON) as front:
         first, second, third = in_rank("slow", here)
         async with load(front, "slow", 40) as places:
             await until(lambda: set(front.held()) == {first.host, second.host})
@@ -87,9 +82,8 @@ async def test_a_hot_model_gets_a_second_copy_and_loses_it_when_it_is_cold(tmp_p
         assert not [site.wrong for site in here if site.wrong]
 
 
-@pytest.mark.usefixtures("soon")
 async def test_a_hot_model_that_can_have_no_second_copy_goes_on_with_one(tmp_path: Path) -> None:
-    async with sites(2) as here, estate(tmp_path, here) as front:
+    async with sites(2) as here, estate(tmp_path, here, SOON) as front:
         first, second = in_rank("slow", here)
         second.room = 0
         async with load(front, "slow", 40) as places:
@@ -126,13 +120,9 @@ async def test_a_model_in_use_moves_before_its_replica_leaves(tmp_path: Path, wh
         await until(lambda: first.released == ["a"])
 
 
-async def test_a_new_replica_gets_called_models_and_ranks_first_if_it_has_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tidegate_proxy.residency.table.AGAIN_SECONDS", 0.3)
-    monkeypatch.setattr("tidegate_proxy.residency.table.SPARE_SECONDS", 0.3)
-    models = ("a", "b", "c", "d", "cold")
-    async with sites(3, lease_seconds=2) as here, estate(tmp_path, here[:2]) as front:
+async def test_a_new_replica_gets_called_models_and_ranks_first_if_it_has_memory(tmp_path: Path) -> None:
+    models, often = ("a", "b", "c", "d", "cold"), replace(OFTEN, lease_again_seconds=0.3, spare_seconds=0.3)
+    async with sites(3, lease_seconds=2) as here, estate(tmp_path, here[:2], often) as front:
         newcomer = here[2]
         theirs = {model for model in models if in_rank(model, here)[0] is newcomer}
         newcomer.room = len(theirs)

@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
@@ -8,7 +9,7 @@ from tidegate_proxy.residency.replica_leases import MOST_SILENT, ReplicaLeases
 
 from ..http.running_proxy import request, until
 from ..http.upstream import Asked, Upstream, answer, only
-from .estate import Estate, at, estate, estates
+from .estate import OFTEN, Estate, at, estate, estates
 from .standin import UNKNOWN_VERSION, Site, sites
 from .test_residency_copies import in_rank, load
 
@@ -135,11 +136,9 @@ async def test_models_of_a_policy_that_is_silent_for_a_while_are_not_loaded_else
         assert not second.loads
 
 
-async def test_a_copy_that_cannot_be_used_is_not_kept_for_one_that_can(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tidegate_proxy.residency.table.AGAIN_SECONDS", 0.7)  # by then its breaker is open
-    async with sites(2, lease_seconds=30) as here, estate(tmp_path, here) as front:
+async def test_a_copy_that_cannot_be_used_is_not_kept_for_one_that_can(tmp_path: Path) -> None:
+    later = replace(OFTEN, lease_again_seconds=0.7)  # by then its breaker is open
+    async with sites(2, lease_seconds=30) as here, estate(tmp_path, here, later) as front:
         first, second = in_rank("a", here)
         await front.call("a")
         await first.triton.close()

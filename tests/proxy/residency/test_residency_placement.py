@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_contracts.placement import ranked
-from tidegate_proxy.residency.leases import CALM, CALM_SECONDS, HOT_A_SECOND, HOT_IN_FLIGHT, Heat
+from tidegate_proxy.residency.leases import CALM, HOT_A_SECOND, HOT_IN_FLIGHT, Heat
 from tidegate_proxy.residency.table import LeaseTable
+from tidegate_proxy.settings import Tunables
 from tidegate_proxy.upstream.replica import Replica
 
 names = st.lists(st.builds("10.{}.{}.{}:8000".format, *[st.integers(0, 255)] * 3), min_size=1, max_size=8, unique=True)
@@ -36,7 +37,7 @@ def test_one_replica_more_or_less_moves_one_in_so_many_models(number: int) -> No
 def test_warm_replicas_come_first_then_the_rank_decides_and_leaving_ones_are_last(
     model: str, found: dict[str, tuple[bool, bool]]
 ) -> None:
-    table, replicas = LeaseTable(), {name: Replica(AF_INET, (name.split(":")[0], 8000)) for name in found}
+    table, replicas = LeaseTable(Tunables()), {name: Replica(AF_INET, (name.split(":")[0], 8000)) for name in found}
     for name, (stays, warm) in found.items():
         here: Any = SimpleNamespace(replica=replicas[name], accepts=stays, silent=0, is_warm=lambda _, warm=warm: warm)
         table.replicas[replicas[name]] = here
@@ -49,16 +50,16 @@ def test_warm_replicas_come_first_then_the_rank_decides_and_leaving_ones_are_las
 def test_a_burst_makes_no_model_hot_and_a_load_that_lasts_does_until_calm_has_lasted(
     in_flight: float, requests: float
 ) -> None:
-    heat = Heat()
+    heat = Heat(Tunables())
     assert not heat.look(int(in_flight), int(requests), 1.0), "a second is a burst"
     seconds = next(second for second in range(60) if heat.look(int(in_flight), int(requests), 1.0))
     assert seconds < 10
     calm = next(second for second in range(600) if not heat.look(0, 0, 1.0))
-    assert CALM_SECONDS <= calm + 1 < CALM_SECONDS + 30
+    assert Tunables.calm_seconds <= calm + 1 < Tunables.calm_seconds + 30
 
 
 def test_the_page_shows_since_when_a_model_is_hot() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs/eviction.md").read_text("utf-8")
     assert f"{HOT_IN_FLIGHT:g} of its requests under way, or {HOT_A_SECOND:g} a second" in page
-    assert (CALM, CALM_SECONDS) == (0.5, 60)
+    assert (CALM, Tunables.calm_seconds) == (0.5, 60)
     assert "both were below half of that for a minute" in page

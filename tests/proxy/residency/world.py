@@ -32,6 +32,8 @@ from tidegate_proxy.residency.manager import LeaseManager
 from tidegate_proxy.telemetry.meter import Meter
 from tidegate_proxy.upstream.replica import Replica
 
+from .estate import OFTEN
+
 LEASE_SECONDS = 6.0
 MODELS = ("a", "b", "c", "d", "e")
 RULES = PoolSettings(1, find("lru-idle"), 2.0, LEASE_SECONDS, wait_seconds=8.0, loads_at_once=2, measures=False)
@@ -276,7 +278,7 @@ class World:
             site.__init__(self, self._room)  # type: ignore[misc]
         told = routing.Pool(name="p", host="h", http_port=8000, grpc_port=1, loading="on-demand", lease_port=1)
         for number in range(self._number):
-            proxy = LeaseManager("s", told, f"proxy{number}", Meter(), 1.0, 1000)
+            proxy = LeaseManager("s", told, f"proxy{number}", Meter(), 1.0, 1000, OFTEN)
             proxy.follow([Replica(2, (host, 8000)) for host in self.sites])
             proxy.start()
             self.proxies.append(proxy)

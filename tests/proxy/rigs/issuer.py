@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from tidegate_contracts import routing
 
-from .upstream import Caller, head, upstream
+from ..http.upstream import Asked, replying, response, running_upstream
 
 AUDIENCE = "inference-proxy"
 Reply = tuple[int, bytes, Mapping[str, str]] | None
@@ -121,13 +121,11 @@ def json_reply(found: Any) -> Reply:
 def answering(answer: Callable[[str, Mapping[str, str]], Reply], certificate: Path | None = None) -> Iterator[str]:
     """Answer each GET by its path and headers, at the yielded URL. With the directory of a `certificate`, over TLS."""
 
-    def behave(caller: Caller) -> None:
-        reply = answer(caller.request.path, caller.request.headers)
-        if reply is None:
-            caller.close()
-        else:
-            status, body, headers = reply
-            caller.send(head(status, length=str(len(body)), **headers), body)
+    def reply(asked: Asked) -> bytes:
+        if (found := answer(asked.path, asked.headers)) is None:
+            return b""
+        status, body, headers = found
+        return response(body, status, **headers)
 
-    with upstream(behave, certificate=certificate) as running:
+    with running_upstream(replying(reply), certificate) as running:
         yield f"{'http' if certificate is None else 'https'}://{running.http}"

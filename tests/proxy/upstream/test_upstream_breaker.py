@@ -8,12 +8,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tidegate_proxy.pools import RetryBudget, ask
 from tidegate_proxy.problems import Problem, ProblemType
+from tidegate_proxy.settings import Tunables
 from tidegate_proxy.upstream.breaker import FAILURES, FIRST_PAUSE, LONGEST_PAUSE, SILENT, Breaker, Trial
 
 from ..http.running_proxy import RunningProxy, request, served, until
 from ..http.upstream import answering, hang
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_health_checks")]
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def tunables() -> Tunables:
+    return Tunables(check_seconds=60)  # Only calls open and close breakers.
 
 
 def opened(now: float = 0.0) -> Breaker:

@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import pytest
 from tidegate_contracts.proxy_process import METRICS_PATH, SERVER_READY_PATH
+from tidegate_proxy.settings import Tunables
 from tidegate_proxy.upstream import health_check
 from tidegate_proxy.upstream.breaker import FAILURES, Breaker
 from tidegate_proxy.upstream.replica import Replica
@@ -19,6 +20,7 @@ from lab.local_plane.process import free_ports
 from ..http.running_proxy import (
     METADATA,
     MODEL,
+    RIG,
     RunningProxy,
     model,
     request,
@@ -47,10 +49,9 @@ async def readiness(here: RunningProxy, server: str = "vision") -> tuple[int, st
 async def test_a_proxy_without_cpu_time_does_not_treat_its_replicas_as_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health_check, "CHECK_SECONDS", 0.1)
-    missed = list[str]()
+    missed, often = list[str](), Tunables(check_seconds=0.1)
     monkeypatch.setattr(Breaker, "unanswered", lambda *given: missed.append(given[-1]))
-    async with upstream() as one, upstream() as two, running_proxy(tmp_path, one, two):
+    async with upstream() as one, upstream() as two, running_proxy(tmp_path, one, two, tunables=often):
         began = len(one.checked)
         for _ in range(6):
             time.sleep(health_check.ANSWER_SECONDS + 0.1)
@@ -162,7 +163,6 @@ async def test_a_rolling_update_and_a_load_raise_no_alarm(tmp_path: Path, caplog
         assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
 
 
-@pytest.mark.usefixtures("nobody_else_looks")
 async def test_a_server_is_ready_when_each_pool_that_models_are_in_can_be_called(tmp_path: Path) -> None:
     nowhere = {"name": "large", "host": "nowhere.test"}
     async with upstream() as replica, running_proxy(tmp_path, replica, table=routing_table([MODEL], nowhere)) as here:
@@ -233,7 +233,7 @@ async def test_the_end_of_a_pools_last_replica_is_a_warning(
 
 
 @asynccontextmanager
-async def before_grpc(folder: Path, greets: bool = True) -> AsyncIterator[RunningProxy]:
+async def before_grpc(folder: Path, greets: bool = True, tunables: Tunables = RIG) -> AsyncIterator[RunningProxy]:
     """Run a proxy with a replica that answers no health checks, and whose gRPC port answers only if `greets`."""
 
     async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -243,7 +243,7 @@ async def before_grpc(folder: Path, greets: bool = True) -> AsyncIterator[Runnin
 
     listening = await asyncio.start_server(greet, "127.0.0.1", 0)
     table = routing_table(grpc_port=listening.sockets[0].getsockname()[1])
-    async with listening, upstream() as replica, running_proxy(folder, replica, table=table) as here:
+    async with listening, upstream() as replica, running_proxy(folder, replica, table=table, tunables=tunables) as here:
         here.replica, replica.is_alive = replica, False
         yield here
 
@@ -264,11 +264,8 @@ async def test_the_grpc_port_shows_whether_a_replica_is_busy_or_hung(tmp_path: P
         await until(lambda: is_unresponsive(here), KNOWN_SECONDS)
 
 
-async def test_a_replica_with_a_hung_http_server_is_detected_and_used_again_when_it_recovers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(health_check, "EXCUSED_SECONDS", 2.0)
-    async with before_grpc(tmp_path) as here:
+async def test_a_replica_with_a_hung_http_server_is_detected_and_used_again_when_it_recovers(tmp_path: Path) -> None:
+    async with before_grpc(tmp_path, tunables=Tunables(excused_seconds=2.0)) as here:
         await until(lambda: is_unresponsive(here), 2.0 + KNOWN_SECONDS)
         checked = len(here.replica.checked)
         await until(lambda: len(here.replica.checked) > checked + 1, 5)

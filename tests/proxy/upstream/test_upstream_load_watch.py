@@ -1,4 +1,5 @@
 import logging
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -7,22 +8,23 @@ import pytest
 from tidegate_contracts import log_fields
 from tidegate_contracts.proxy_process import METRICS_PATH, SERVER_READY_PATH
 from tidegate_contracts.whereabouts import WHEREABOUTS_PATH, Place, Whereabouts
+from tidegate_proxy.settings import Tunables
 from tidegate_proxy.upstream import load_watch
 
-from ..http.running_proxy import MODEL, RunningProxy, model, request, served, until
+from ..http.running_proxy import MODEL, RIG, RunningProxy, model, request, served, until
 
 pytestmark = pytest.mark.anyio
 WHY = "Invalid argument: unable to find backend library for backend 'onnxruntime'."
 READY = {"name": MODEL, "version": "1", "state": "READY"}
 BROKEN = {"name": MODEL, "version": "2", "state": "UNAVAILABLE", "reason": WHY}
 ASK = request(f"{WHEREABOUTS_PATH}/{MODEL}", method="GET")
+OFTEN = replace(RIG, index_seconds=0.05)
+SOON = replace(OFTEN, unexplained_seconds=0.1)
 
 
-@pytest.fixture(autouse=True)
-def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load_watch, "LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(load_watch, "FRESH_SECONDS", 0.0)
-    monkeypatch.setattr(load_watch, "RESTS", 0.0)
+@pytest.fixture
+def tunables() -> Tunables:
+    return OFTEN
 
 
 def failed(here: RunningProxy) -> dict[tuple[str, str], Any]:
@@ -80,7 +82,7 @@ async def test_a_retried_load_keeps_the_time_of_its_first_failure(here: RunningP
 
 
 async def test_a_failure_of_a_version_that_calls_name_lasts_though_a_newer_one_is_loaded(tmp_path: Path) -> None:
-    async with served(tmp_path, models=[model(MODEL, {2: 100})]) as here:
+    async with served(tmp_path, models=[model(MODEL, {2: 100})], tunables=OFTEN) as here:
         here.replica.index = [BROKEN, READY | {"version": "3"}]
         await until(lambda: failed(here))
 
@@ -97,21 +99,16 @@ async def test_a_version_that_is_not_loaded_yet_or_no_longer_needed_has_not_fail
     assert not watch.failed
 
 
-async def test_a_version_that_is_never_loaded_has_failed_even_without_a_reason(
-    here: RunningProxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(load_watch, "UNEXPLAINED_SECONDS", 0.1)
+@pytest.mark.parametrize("tunables", [SOON])
+async def test_a_version_that_is_never_loaded_has_failed_even_without_a_reason(here: RunningProxy) -> None:
     here.replica.index = [{"name": MODEL}]
     await until(lambda: failed(here))
     [failure] = failed(here).values()
     assert failure.why == load_watch.NO_REASON
 
 
-async def test_a_version_that_calls_name_has_failed_if_its_model_is_loaded_without_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(load_watch, "UNEXPLAINED_SECONDS", 0.1)
-    async with served(tmp_path, models=[model(MODEL, {1: 50, 2: 40, 3: 10})]) as here:
+async def test_a_version_that_calls_name_has_failed_if_its_model_is_loaded_without_it(tmp_path: Path) -> None:
+    async with served(tmp_path, models=[model(MODEL, {1: 50, 2: 40, 3: 10})], tunables=SOON) as here:
         [watch] = here.pool.watches.values()
         await until(lambda: watch.seen)
         assert not watch.failed, "a model without any version was not deployed"
@@ -135,22 +132,21 @@ async def test_an_invalid_index_changes_nothing(here: RunningProxy, index: objec
 
 @pytest.mark.parametrize("was_seen", [True, False])
 async def test_a_slow_index_is_queried_less_often_and_the_last_result_is_reported(
-    here: RunningProxy, monkeypatch: pytest.MonkeyPatch, was_seen: bool
+    here: RunningProxy, was_seen: bool
 ) -> None:
     [watch] = here.pool.watches.values()
     here.replica.index = [READY] if was_seen else {}
     await watch.ask()  # one query may have been in progress
     await watch.ask()
     assert watch.seen == was_seen
-    monkeypatch.setattr(load_watch, "ANSWER_SECONDS", 0.05)
-    monkeypatch.setattr(load_watch, "RESTS", 10.0)
+    watch.tunables = replace(OFTEN, index_timeout_seconds=0.05, index_rests=10.0)
     here.replica.index_seconds = 60.0
     rests = list[float]()
     for _ in range(3):
         missed = watch._missed
         await until(lambda missed=missed: watch._missed > missed, 30)
         rests.append(watch._rest)
-    assert all(rest > 9 * load_watch.ANSWER_SECONDS * 2**number for number, rest in enumerate(rests))
+    assert all(rest > 9 * 0.05 * 2**number for number, rest in enumerate(rests))
     assert not watch.seen
     place = await listed(here)
     if was_seen:
@@ -161,10 +157,8 @@ async def test_a_slow_index_is_queried_less_often_and_the_last_result_is_reporte
     assert here.pool.replicas[0].breaker.state(monotonic()) == "closed"
 
 
-async def test_a_silent_replica_is_checked_as_soon_as_it_is_back(
-    here: RunningProxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(load_watch, "ANSWER_SECONDS", 3.0)
+@pytest.mark.parametrize("tunables", [replace(OFTEN, index_timeout_seconds=3.0)])
+async def test_a_silent_replica_is_checked_as_soon_as_it_is_back(here: RunningProxy) -> None:
     [watch] = here.pool.watches.values()
     here.replica.index_seconds, here.replica.is_alive = 60.0, False
     await until(lambda: not watch.seen, 10)
@@ -172,10 +166,8 @@ async def test_a_silent_replica_is_checked_as_soon_as_it_is_back(
     await until(lambda: watch.loaded, 3)
 
 
-async def test_a_request_waits_for_an_index_only_for_a_limited_time(
-    here: RunningProxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(load_watch, "WAIT_SECONDS", 0.1)
+@pytest.mark.parametrize("tunables", [replace(OFTEN, index_wait_seconds=0.1)])
+async def test_a_request_waits_for_an_index_only_for_a_limited_time(here: RunningProxy) -> None:
     here.replica.index = [READY]
     [watch] = here.pool.watches.values()
     await until(lambda: watch.loaded)

@@ -11,6 +11,7 @@ from tidegate_eviction.simulate.trace import Trace, TracedModel
 from tidegate_proxy.problems import Problem, ProblemType
 from tidegate_proxy.residency.leases import Lease
 from tidegate_proxy.residency.manager import LeaseManager
+from tidegate_proxy.settings import Tunables
 from tidegate_proxy.telemetry.meter import Meter
 from tidegate_proxy.upstream.replica import Replica
 
@@ -77,7 +78,7 @@ class Served(World):
         self.sites = {host: Server(self, 0) for host in self.hosts}
         told = routing.Pool(name="p", host="h", http_port=8000, grpc_port=1, loading="on-demand", lease_port=1)
         for number in range(self.setting.holders):
-            proxy = LeaseManager("s", told, f"proxy-{number}", Meter(), 1.0, 10_000)
+            proxy = LeaseManager("s", told, f"proxy-{number}", Meter(), 1.0, 10_000, Tunables())
             proxy.follow([Replica(2, (host, 8000)) for host in self.hosts])
             self.proxies.append(proxy)
             self.loop.call_at(self.begins + (number + 1) / (self.setting.holders + 1), proxy.start)

@@ -35,7 +35,6 @@ _MOST_INTERVAL = 30  # Seconds between scrapes, so that each minute has at least
 
 @stack_rule("A MIG profile exists on the product that the pool names")
 def mig_profiles_exist_on_their_product(stack: Stack) -> Iterator[Problem]:
-    """Each GPU product has its own profiles."""
     for path, _, pool in stack.pools():
         profile, profiles = _profile_of_product(pool)
         if profile not in profiles:
@@ -133,7 +132,6 @@ def on_demand_models_fit_their_capacity(stack: Stack) -> Iterator[Problem]:
 
 @stack_rule("A pool's nodeSelector sets no label that follows from its placement")
 def node_selectors_leave_the_placement_alone(stack: Stack) -> Iterator[Problem]:
-    """The labels of NVIDIA's device plugin follow from the placement."""
     for path, server, pool in stack.pools():
         for key in pool.node_selector:
             if key.startswith("nvidia.com/"):
@@ -159,7 +157,6 @@ def models_stay_idle_longer_than_a_lease(stack: Stack) -> Iterator[Problem]:
 
 @stack_rule("The data plane has the GPU products that pools name")
 def products_that_are_asked_for_are_there(stack: Stack) -> Iterator[Problem]:
-    """A product that no node has is usually a typo."""
     known = {group.product for group in stack.data_plane.gpus}
     for path, _, pool in stack.pools():
         product = getattr(pool.placement, "product", None)

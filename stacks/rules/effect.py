@@ -62,7 +62,6 @@ def production_lowers_guardrails_by_waivers(stack: Stack) -> Iterator[Problem]:
 
 @definition_rule("Images, datasets and eviction policies are used", "advisory")
 def what_is_defined_is_used(definition: Definition) -> Iterator[Problem]:
-    """An item that no server uses is left over, or its name has a typo where a server should use it."""
     used: set[tuple[str, str]] = set()
     for stack in definition.stacks:
         for _, server, pool in stack.pools():

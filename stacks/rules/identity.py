@@ -123,7 +123,6 @@ def _is_credential(name: str) -> bool:
 
 @stack_rule("An access rule grants something", "advisory")
 def access_rules_grant_something(stack: Stack) -> Iterator[Problem]:
-    """A rule grants nothing if all its models are on servers that it does not name."""
     platform = stack.platform
     servers = {server.name for server in platform.servers}
     for index, rule in enumerate(platform.proxy.access):
@@ -137,7 +136,6 @@ def access_rules_grant_something(stack: Stack) -> Iterator[Problem]:
 
 @stack_rule("Every model has a caller", "advisory")
 def every_model_has_a_caller(stack: Stack) -> Iterator[Problem]:
-    """The proxy refuses every request that no access rule grants, so no caller could use the model."""
     rules = [rule for rule in stack.platform.proxy.access if "infer" in rule.actions]
     missed = [model for model in stack.platform.models if not any(_grants(rule, model) for rule in rules)]
     if missed and stack.platform.proxy.access:
@@ -149,7 +147,6 @@ def every_model_has_a_caller(stack: Stack) -> Iterator[Problem]:
 
 @stack_rule("Every source of identities has an access rule", "advisory")
 def every_source_has_an_access_rule(stack: Stack) -> Iterator[Problem]:
-    """Callers of a source without a rule can authenticate, but the proxy refuses all their requests."""
     auth, rules = stack.platform.proxy.auth, stack.platform.proxy.access
     for source in auth.sources if rules else ():
         can_have_groups = source in auth.issuers

@@ -67,7 +67,6 @@ def _taken(source: Document, path: PathInTree, kind: str, items: Sequence[Renama
 
 @header_rule("Each data plane has its own kubeconfig context")
 def no_two_data_planes_share_a_cluster(header: Header, document: Document) -> Iterator[Problem]:
-    """Two data planes with one kubeconfig context would overwrite each other's objects."""
     seen: dict[str, str] = {}
     for index, plane in enumerate(header.data_planes):
         context = plane.context_name
@@ -81,7 +80,6 @@ def no_two_data_planes_share_a_cluster(header: Header, document: Document) -> It
 
 @header_rule("Each environment of a cluster has its own namespace")
 def no_two_environments_of_a_cluster_share_a_namespace(header: Header, document: Document) -> Iterator[Problem]:
-    """Two environments would overwrite each other's objects in one namespace."""
     environments = {environment.name: environment for environment in header.environments}
     indexes = {environment.name: index for index, environment in enumerate(header.environments)}
     for plane in header.data_planes:

@@ -43,7 +43,6 @@ def engines_preload_their_model(stack: Stack) -> Iterator[Problem]:
 
 @stack_rule("A pool of kind openai serves exactly one model")
 def engines_serve_one_model_a_pool(stack: Stack) -> Iterator[Problem]:
-    """A process of an engine serves one model, so each pool has one."""
     is_lost = any(models_name_servers_and_pools_that_exist(stack))  # That model can be the one that seems missing.
     for path, server, pool in _pools(stack):
         names = [model.name for model in stack.models_of(server, pool)]

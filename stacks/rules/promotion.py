@@ -12,7 +12,6 @@ from .rule import header_rule, stack_rule
 
 @header_rule("`promotion.from` names another environment")
 def promotions_come_from_other_environments(header: Header, document: Document) -> Iterator[Problem]:
-    """A version must have served in that environment before, so the environment exists and is on a data plane."""
     names = [environment.name for environment in header.environments]
     hosted = {name for plane in header.data_planes for name in plane.environments}
     for index, environment in enumerate(header.environments):

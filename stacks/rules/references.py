@@ -45,7 +45,6 @@ def matches(name: str, globs: Iterable[str]) -> bool:
 
 @header_rule("Data planes name environments that exist")
 def data_planes_name_environments_that_exist(header: Header, document: Document) -> Iterator[Problem]:
-    """A data plane can only host environments of this definition."""
     known = {environment.name for environment in header.environments}
     for index, plane in enumerate(header.data_planes):
         for place, name in enumerate(plane.environments):
@@ -79,7 +78,6 @@ def canaries_are_planes_of_the_first_wave(header: Header, document: Document) ->
 
 @definition_rule("Every environment is on a data plane", "advisory")
 def every_environment_lives_somewhere(definition: Definition) -> Iterator[Problem]:
-    """An environment on no data plane has no stack."""
     hosted = {name for plane in definition.header.data_planes for name in plane.environments}
     for index, environment in enumerate(definition.header.environments):
         if environment.name not in hosted:
@@ -90,7 +88,6 @@ def every_environment_lives_somewhere(definition: Definition) -> Iterator[Proble
 
 @stack_rule("Every image that is used is under `images`")
 def images_that_are_used_are_named(stack: Stack) -> Iterator[Problem]:
-    """The proxy, the eviction policy and every server have an image."""
     known = {image.name for image in stack.platform.images}
     for index, server in enumerate(stack.platform.servers):
         what = f'server "{server.name}" uses an image that is not in images'
@@ -105,7 +102,6 @@ def images_that_are_used_are_named(stack: Stack) -> Iterator[Problem]:
 
 @stack_rule("Pools name eviction policies that exist")
 def policies_that_pools_name_exist(stack: Stack) -> Iterator[Problem]:
-    """A pool uses one of Tidegate's policies, or one of `evictionPolicies`."""
     known = {*SHIPPED, *(policy.name for policy in stack.platform.eviction_policies)}
     for path, server, pool in stack.pools():
         if isinstance(pool.loading, OnDemand):
@@ -115,7 +111,6 @@ def policies_that_pools_name_exist(stack: Stack) -> Iterator[Problem]:
 
 @stack_rule("Repositories name datasets that exist")
 def repositories_name_datasets_that_exist(stack: Stack) -> Iterator[Problem]:
-    """A server reads its model repository from a dataset of this definition."""
     known = {dataset.name for dataset in stack.platform.datasets}
     for index, server in enumerate(stack.platform.servers):
         if isinstance(server.repository, DatasetRepository):
@@ -125,7 +120,6 @@ def repositories_name_datasets_that_exist(stack: Stack) -> Iterator[Problem]:
 
 @stack_rule("Models name servers and pools that exist")
 def models_name_servers_and_pools_that_exist(stack: Stack) -> Iterator[Problem]:
-    """One pool of one server serves a model, or each version of the model."""
     servers = {server.name: server for server in stack.platform.servers}
     for index, model in enumerate(stack.platform.models):
         what = f'model "{model.name}" is on an unknown server'
@@ -147,7 +141,6 @@ def models_name_servers_and_pools_that_exist(stack: Stack) -> Iterator[Problem]:
 
 @stack_rule("Egress rules name servers that exist")
 def servers_that_reach_something_exist(stack: Stack) -> Iterator[Problem]:
-    """An entry of `network.reach` with `server` lets the pods of that server connect to an address."""
     known = {server.name for server in stack.platform.servers}
     for index, reach in enumerate(stack.platform.network.reach):
         if reach.server is not None:
@@ -157,7 +150,6 @@ def servers_that_reach_something_exist(stack: Stack) -> Iterator[Problem]:
 
 @stack_rule("Access rules name servers and models that exist", "advisory")
 def access_rules_name_servers_and_models_that_exist(stack: Stack) -> Iterator[Problem]:
-    """A rule for a server or model that does not exist grants nothing."""
     known = {
         "servers": [server.name for server in stack.platform.servers],
         "models": [model.name for model in stack.platform.models],
@@ -173,7 +165,6 @@ def access_rules_name_servers_and_models_that_exist(stack: Stack) -> Iterator[Pr
 
 @stack_rule("Access rules name sources of `proxy.auth`")
 def access_rules_name_sources_that_are_believed(stack: Stack) -> Iterator[Problem]:
-    """A rule for callers of a source that the proxy does not trust grants nothing."""
     sources = stack.platform.proxy.auth.sources
     for index, rule in enumerate(stack.platform.proxy.access):
         if rule.source is not None and rule.source not in sources:
@@ -184,7 +175,6 @@ def access_rules_name_sources_that_are_believed(stack: Stack) -> Iterator[Proble
 
 @stack_rule("A dataset of kind claim names a claim that Tidegate does not create")
 def claims_that_exist_are_none_of_ours(stack: Stack) -> Iterator[Problem]:
-    """A dataset of kind claim is for a claim that you create."""
     made = {item.made_as: item.name for item in stack.platform.datasets if not isinstance(item, ClaimDataset)}
     for index, dataset in enumerate(stack.platform.datasets):
         if isinstance(dataset, ClaimDataset) and dataset.claim_name in made:

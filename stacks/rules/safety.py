@@ -10,7 +10,6 @@ from .rule import stack_rule
 
 @stack_rule("No environment variable is set twice for one container")
 def no_variable_stands_twice(stack: Stack) -> Iterator[Problem]:
-    """A container can have each environment variable only once."""
     for index, server in enumerate(stack.platform.servers):
         for where, name in server.variables.items():
             if name in stack.platform.pods.environment:

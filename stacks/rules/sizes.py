@@ -93,7 +93,6 @@ def nodes_hold_all_replicas(definition: Definition) -> Iterator[Problem]:
 
 @stack_rule("A pod's CPU and memory fit into a node")
 def pods_fit_into_a_node(stack: Stack) -> Iterator[Problem]:
-    """A pod that requests more than any node has stays Pending."""
     plane, proxy = stack.data_plane, stack.platform.proxy.resources
     for path, server, pool in stack.pools():
         on_cpu = isinstance(pool.placement, CpuPlacement)
@@ -252,7 +251,6 @@ _MODEL = re.compile(
 
 @stack_rule("Nodes can have the labels that pods select", "advisory")
 def nodes_can_have_the_labels(stack: Stack) -> Iterator[Problem]:
-    """A pod with a node selector that no node matches stays Pending."""
     proxy, servers = stack.platform.proxy, enumerate(stack.platform.servers)
     pods: list[tuple[PathInTree, Mapping[str, str], Placement | None]] = [
         (("proxy",), proxy.node_selector, None),

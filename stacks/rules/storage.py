@@ -112,7 +112,6 @@ def scratch_holds_what_is_copied_from_a_bucket(stack: Stack) -> Iterator[Problem
 
 @stack_rule("Each model fits into the staging tier", "advisory")
 def staged_models_fit_their_tier(stack: Stack) -> Iterator[Problem]:
-    """The policy never stages a model that is larger than the tier."""
     for _, server, pool in stack.pools():
         if (tier := stack.staging(server, pool)) is None:
             continue
@@ -192,7 +191,6 @@ def file_systems_are_of_their_planes_region(definition: Definition) -> Iterator[
 
 @definition_rule("`storageClasses` names kinds of datasets that exist", "advisory")
 def storage_classes_are_of_datasets_that_are_there(definition: Definition) -> Iterator[Problem]:
-    """A class for a kind of dataset that the data plane does not have does nothing, so it can be a slip."""
     for index, plane in enumerate(definition.header.data_planes):
         stacks = [stack for stack in definition.stacks if stack.data_plane == plane]
         kinds = {dataset.kind for stack in stacks for dataset in stack.platform.datasets}

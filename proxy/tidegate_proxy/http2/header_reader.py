@@ -3,7 +3,6 @@
 The library `hpack` takes several times as long for a block. Its tables are used here.
 """
 
-from collections import deque
 from collections.abc import Callable
 from itertools import chain
 from typing import Generic
@@ -14,9 +13,7 @@ from hpack.table import HeaderTable
 
 from .frames import COMPRESSION_ERROR, ENHANCE_YOUR_CALM, Fields, Http2Error, Understood
 
-_STATIC = HeaderTable.STATIC_TABLE
 _MOST_TABLE = HeaderTable.DEFAULT_SIZE  # Bytes of a dynamic table: this end announces no other limit.
-_ENTRY_BYTES = 32  # Overhead of a table's entry, and of a field of a block (RFC 7541, 4.1, and RFC 9113, 6.5.2).
 _MOST_RESIZES = 2  # Table size updates at the start of a block (RFC 7541, 4.2).
 _MOST_KEPT = 8192  # Bytes of cached blocks and their decoded fields.
 _LONGEST_KEPT = 4096  # The same for one block.
@@ -35,9 +32,7 @@ class HeaderReader(Generic[Understood]):
     def __init__(self, parse_fields: Callable[[Fields], Understood], most_bytes: int) -> None:
         self._most_bytes = most_bytes
         self._parse_fields = parse_fields
-        self._table: deque[tuple[bytes, bytes]] = deque()  # The newest entry is first.
-        self._table_bytes = 0
-        self._most_table_bytes = _MOST_TABLE
+        self._table = HeaderTable()
         self._kept: dict[bytes, Understood] = {}
         self._kept_bytes = 0
         self.bytes_read = 0  # Of all blocks that were not cached.
@@ -76,45 +71,30 @@ class HeaderReader(Generic[Understood]):
             first = block[at]
             if first & 0x80:  # an entry (6.1)
                 index, at = _number(block, at, 0x7F)
-                field = self._entry(index)
+                field = self._table.get_by_index(index)
             elif first & 0xE0 == 0x20:  # a new size of the table (6.3)
                 resizes += 1
                 size, at = _number(block, at, 0x1F)
                 if fields or resizes > _MOST_RESIZES or size > _MOST_TABLE:
                     raise HPACKDecodingError
-                self._most_table_bytes, is_same = size, False
-                self._evict()
+                self._table.maxsize, is_same = size, False
                 continue
             else:  # a value with or without a new entry (6.2)
                 index, at = _number(block, at, 0x3F if first & 0x40 else 0x0F)
                 if index:
-                    name = self._entry(index)[0]
+                    name = self._table.get_by_index(index)[0]
                 else:
                     name, at = _string(block, at)
                 value, at = _string(block, at)
                 field = name, value
                 if first & 0x40:
-                    self._table.appendleft(field)
-                    self._table_bytes += len(name) + len(value) + _ENTRY_BYTES
+                    self._table.add(name, value)
                     is_same = False
-                    self._evict()
-            left -= len(field[0]) + len(field[1]) + _ENTRY_BYTES
+            left -= len(field[0]) + len(field[1]) + 32
             if left < 0:
                 raise too_long_headers(self._most_bytes)
             fields.append(field)
         return fields, is_same
-
-    def _entry(self, index: int) -> tuple[bytes, bytes]:
-        if index <= len(_STATIC):
-            if index == 0:
-                raise HPACKDecodingError
-            return _STATIC[index - 1]
-        return self._table[index - len(_STATIC) - 1]
-
-    def _evict(self) -> None:
-        while self._table_bytes > self._most_table_bytes:
-            name, value = self._table.pop()
-            self._table_bytes -= len(name) + len(value) + _ENTRY_BYTES
 
 
 def too_long_headers(most: int) -> Http2Error:

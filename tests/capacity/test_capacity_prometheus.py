@@ -190,7 +190,7 @@ def test_the_command_writes_a_trace_for_the_simulator_without_callers(
     trace = read_trace(file)
     made, _, end = remembered
     assert len(trace) == pytest.approx(sum(at >= end - 8 * 3600 for at, _ in made.calls), rel=0.01)
-    assert ran.stdout.startswith(f"{file}: {len(trace)} calls of 9 models (")
+    assert ran.stdout.startswith(f"{file}: {len(trace):,} calls of 9 models (")
     assert CALLER.encode() not in gzip.decompress(file.read_bytes())
     assert [each.name for each in file.parent.iterdir()] == [file.name]
 

@@ -108,7 +108,7 @@ bench-eviction: .test ## Measure the choices of the eviction policy (BENCH="--on
 CLI_PAGE = { printf '\# Commands of tidegate\n\n`make docs` writes this page. `tidegate --help` lists the commands, and each has `--help`.\n' \
   && printf '`[definition]` is a file, by default stacks/inference.yaml. [Exit codes](models.md\#exit-codes), [words](concepts.md).\n' \
   && $(RUN) -m typer cli.app utils docs --name tidegate | tail -n +2 | sed -E '/^\*\*Commands\*\*:$$/,/^\#\#/{ /^\* /d }' \
-  | sed -E '/^(Exit codes: .*|Many models, .*|\* `(--help|--show-completion|definition <path>)`.*|```.*|\*\*[A-Z].*\*\*:)$$/d; s/^\$$ (.*)/`\1`/; s/ \[OPTIONS\]|  \[required\]$$//; s/ <[a-zA-Z ]+(\[[a-zA-Z]+\])?>`:/`:/' | cat -s; }
+  | sed -E '/^(Exit codes: .*|Many models, .*|\* `(--help|--show-completion|definition <path>)`.*|```.*|\*\*[A-Z].*\*\*:)$$/d; s/^\$$ (.*)/`\1`/; s/ \[OPTIONS\]//; /^\* `--/!s/  \[required\]$$//; s/ <[a-zA-Z ]+(\[[a-zA-Z]+\])?>`:/`:/' | cat -s; }
 
 SITE = "$(shell '$(PYTHON)' requirements/install.py --where site)/bin/python"
 

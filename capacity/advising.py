@@ -8,7 +8,7 @@ from tidegate_eviction.simulate.report import duration
 from tidegate_eviction.simulate.trace import shown
 
 from stacks import devices
-from stacks.command import WRONG_INPUT, CommandError, chosen_stacks
+from stacks.command import WRONG_INPUT, CommandError, chosen_stacks, tidegate
 from stacks.definition.pools import OnDemand
 from stacks.problems import count_of, listed
 from stacks.stack import Definition, Stack
@@ -16,6 +16,7 @@ from stacks.validate import read_definition
 
 from .advice import TARGET, Advice, advise, is_compute_short, is_memory_short
 from .answers import target_of
+from .lines import too_few
 from .overlay import laid_over, overlay_text, place_of
 from .pressures import Pressures, pressures
 from .recorded import read_samples
@@ -55,6 +56,7 @@ def lines_of(definition: Definition, stack: Stack, recorded: Recorded, target: f
         yield ""
         yield from _of_pool(definition, subject, advice, target)
     yield ""
+    yield from too_few(sum(subject.found.calls for subject in pools), samples.seconds)
     if recorded.why_no_trace:
         yield f"Nothing could be simulated: {recorded.why_no_trace}"
     yield NEVER_ADVISED
@@ -71,13 +73,14 @@ def subjects(stack: Stack, recorded: Recorded) -> Iterator[PoolUnderReview]:
 
 def _of_pool(definition: Definition, subject: PoolUnderReview, advice: Advice, target: float) -> Iterator[str]:
     found, device = subject.found, devices.device(subject.pool.placement)
-    yield f"{subject.name}  {count_of(found.replicas, 'replica')} on {device or 'CPU'}, {found.calls:,.0f} calls"
+    calls = count_of(round(found.calls), "call")
+    yield f"{subject.name}  {count_of(found.replicas, 'replica')} on {device or 'CPU'}, {calls}"
     for what, is_short, text in _figures(subject, target):
         yield f"  {what:<8} {'short' if is_short else 'ok':<6} {text}"
     yield f"  advice   {advice.kind}: {advice.why}"
     if advice.change:
-        environment = subject.stack.environment.name
-        yield f"           Merge this into {place_of(definition, environment)}, then run `tidegate check`:"
+        environment, check = subject.stack.environment.name, tidegate("check", definition.file)
+        yield f"           Merge this into {place_of(definition, environment)}, then run `{check}`:"
         yield from (f"    {line}" for line in overlay_text(laid_over(environment, advice.change)).splitlines())
     if advice.now is not None:
         then = f" → {_expected(advice.then)}" if advice.then is not None else ""

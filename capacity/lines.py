@@ -11,6 +11,9 @@ from .answers import Row
 from .simulations import Figures
 from .slices import gpu_hours
 
+_FEW_CALLS = 1000
+_SHORT_SECONDS = 20 * 3600  # Of a day's calls, the first and the last one are less than a day apart.
+
 
 def table(rows: Sequence[Row], found: Row | None, hours: float, price: Price | None) -> Table:
     """Return the table for a trace of so many hours. The chosen answer is marked."""
@@ -28,6 +31,12 @@ def table(rows: Sequence[Row], found: Row | None, hours: float, price: Price | N
         is_found = row is found
         made.add_row(Text(f"{'▶' if is_found else ' '} {row.answer}"), *cells, style="bold" if is_found else None)
     return made
+
+
+def too_few(calls: float, seconds: float) -> list[str]:
+    """Return a warning if traffic is too little to decide about slices."""
+    is_little = calls < _FEW_CALLS or seconds < _SHORT_SECONDS
+    return [f"Too little traffic: record at least a day and {_FEW_CALLS:,} calls before you decide."] * is_little
 
 
 def _of_callers(found: Figures, hours: float) -> list[str]:

@@ -1,19 +1,17 @@
 """`tidegate plan`: the number, size and price of slices for the requests of a trace, and the effect on callers."""
 
 import re
-import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from tidegate_eviction.simulate.report import about
+from tidegate_eviction.simulate.report import about, console
 from tidegate_eviction.simulate.trace import SimulationError, Trace, read_trace
 
 from stacks import devices
-from stacks.command import FAILED, WRONG_INPUT, CommandError, chosen_stacks
+from stacks.command import FAILED, WRONG_INPUT, CommandError, chosen_stacks, tidegate
 from stacks.definition.base import LEAST_BYTES
 from stacks.definition.gpu_products import gpu_product
 from stacks.definition.mig_cuts import fewest_gpus
@@ -27,24 +25,12 @@ from stacks.problems import count_of, escaped, listed
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
-from .answers import (
-    LOADING,
-    MOST_WAIT_SECONDS,
-    Answer,
-    Row,
-    best,
-    loading_for,
-    pool_tree,
-    target_of,
-    too_large,
-)
-from .lines import percent, table
+from .answers import LOADING, MOST_WAIT_SECONDS, Answer, Row, best, loading_for, pool_tree, target_of, too_large
+from .lines import percent, table, too_few
 from .overlay import laid_over, overlay_text, place_of, size_text
 from .search import MOST_GPUS, Search
 from .simulations import MOST_REFUSED, only
 from .slices import DEFAULT_GPU, Gpu, find_gpu, gpu_hours, price_of
-
-_WIDTH = 140  # Columns of a table that is not written to a terminal.
 
 
 @dataclass(frozen=True)
@@ -82,26 +68,25 @@ def make_plan(trace: Path, definition: Path, target: str, gpu: str | None, stack
     found = best(rows, basis.target)
     title = f"{escaped(trace.name)}: {about(basis.trace)}; target {percent(basis.target)} warm"
     hours = max(basis.trace.seconds[-1], 60.0) / 3600
-    console = Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False, markup=False, emoji=False)
-    console.print(title)
-    console.print(table(rows, found, hours, basis.price))
+    to = console()
+    to.print(title)
+    to.print(table(rows, found, hours, basis.price))
     print(*_notes(basis), sep="\n")
     print()
     print(*_sentences(basis, rows, found), sep="\n")
-    if found:
-        print("", *_pasted(basis, found.answer), "", sep="\n")
     if found is None:
         raise CommandError(
             f"No answer with up to {MOST_GPUS} GPUs meets --target {target} and refuses at most "
             f"{percent(MOST_REFUSED)} of the calls of each model.",
             FAILED,
         )
+    print("", *_pasted(basis, found.answer), "", sep="\n")
 
 
 def _basis(file: Path, definition: Path, target: str, gpu: str | None, stack: str | None) -> _Basis:
     share = target_of(target)
     if not file.name:
-        raise CommandError("Add the trace: tidegate plan day.csv.gz (docs/capacity.md).", WRONG_INPUT)
+        raise CommandError("Add the trace: tidegate plan --trace day.csv.gz (docs/capacity.md).", WRONG_INPUT)
     platform = read_definition(definition)
     try:
         trace = read_trace(file)
@@ -176,6 +161,7 @@ def _notes(basis: _Basis) -> list[str]:
     else:
         notes.append(f"The inventory has no price of {basis.gpu.name}, so the table has only GPU-hours.")
     notes.append("The first load of each model is not counted: every simulation starts with empty slices.")
+    notes += too_few(len(basis.trace), basis.trace.seconds[-1])
     wait, longest = basis.loading.wait_seconds, max(model.load_seconds for model in basis.trace.models)
     if wait != LOADING.wait_seconds:
         notes.append(f"Planned pools have `waitSeconds: {wait}`, because the longest load takes {longest:.0f} s.")
@@ -190,19 +176,25 @@ def _notes(basis: _Basis) -> list[str]:
 def _pasted(basis: _Basis, answer: Answer) -> Iterator[str]:
     """Yield the change of the definition, its place, and further steps."""
     change, where = _change(basis, answer), basis.definition.file
+    merged = change
     if basis.stack:
         environment = basis.stack.environment.name
-        change, where = laid_over(environment, change), place_of(basis.definition, environment)
-    yield f"Merge this into {escaped(where)}, then run `tidegate check`:"
+        merged, where = laid_over(environment, change), place_of(basis.definition, environment)
+    yield f"Merge this into {escaped(where)}, then run `{tidegate('check', basis.definition.file)}`:"
     yield ""
-    yield overlay_text(change)
+    yield overlay_text(merged)
     yield ""
     if unfit := _unfit(basis.trace):
         yield f"Left out: models with names that are not valid in a definition: {listed(unfit, most=5)}. Rename them."
-    yield "After that, remove the pools that these models used before, once nothing calls their models any more."
+    (server,) = change["servers"]
+    if not basis.stack or server["name"] not in {each.name for each in basis.stack.platform.servers}:
+        yield f"{server['name']} is a new server: also set its `image` and `repository`, next to `pools`."
+    yield f"Copy `resources` and `tolerations` to {server['pools'][0]['name']} from the pools that it replaces."
+    yield "After that, remove those pools, once nothing calls their models any more."
     slices = {answer.on.profile: answer.replicas}
     gpus = fewest_gpus(answer.gpu.product, slices) if answer.on.profile else answer.replicas
-    yield f"Its slices need at least {gpus} × {answer.gpu.name}."
+    layout = f", with {answer.on.profile} in `mig.slices` of the data plane's `gpus`" if answer.on.profile else ""
+    yield f"Its slices need at least {gpus} × {answer.gpu.name}{layout}."
     if basis.stack and not answer.gpu.label:
         label = "--gpu <node label nvidia.com/gpu.product>"
         yield f"The definition has no {answer.gpu.name}. Set {label}, so that the pool uses only such GPUs."

@@ -9,7 +9,6 @@ from stacks.command import exit_codes
 
 from .options import DEFINITION, Definition, Stack
 
-Trace = Annotated[Path, typer.Argument(help="The trace. A name in .gz is compressed.")]
 TRACE = Path("build/trace.csv.gz")
 Target = Annotated[str, typer.Option(metavar="PERCENT", help="Share of calls that must find their model in memory.")]
 Prometheus = Annotated[str, typer.Option(metavar="URL", help="The Prometheus to read.")]
@@ -17,7 +16,7 @@ Match = Annotated[str, typer.Option(metavar="MATCHERS", help="Further PromQL mat
 
 
 def trace(
-    out: Trace = TRACE,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The trace. A name in .gz is compressed.")] = TRACE,
     prometheus: Prometheus = "",
     hours: Annotated[float | None, typer.Option(help="Hours of traffic to read, up to now.")] = None,
     match: Match = "",
@@ -47,8 +46,8 @@ def advise(
 
 
 def plan(
-    trace: Trace = TRACE,
-    definition: Annotated[Path, typer.Option(metavar="FILE", help="The definition to plan for.")] = DEFINITION,
+    definition: Definition = DEFINITION,
+    trace: Annotated[Path, typer.Option(metavar="FILE", help="The recorded traffic.")] = TRACE,
     target: Target = "99%",
     gpu: Annotated[str | None, typer.Option("--gpu", metavar="GPU", help="a100-80gb, or a node label.")] = None,
     stack: Stack = None,

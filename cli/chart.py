@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from stacks.command import WRONG_INPUT, CommandError, exit_codes
+from stacks.problems import counted
 
 from .options import DEFINITION, Definition, stacks
 
@@ -24,7 +25,7 @@ def chart(
         changed = write(wanted, out)
         for path in changed:
             print(f"{out / path}: {'written' if path in wanted else 'removed'}")
-        print(f"{len(wanted)} files, {len(changed) or 'nothing'} changed.")
+        print(f"{counted(wanted, 'file')}, {len(changed) or 'nothing'} changed.")
 
 
 def values(

@@ -17,8 +17,7 @@ from .options import DEFINITION, AsJson, Definition, Stack
 
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory for the YAML.")]
 Cluster = Annotated[
-    str,
-    typer.Option(metavar="CONTEXT", help="The kubeconfig context.", autocompletion=options.contexts),
+    str, typer.Option(metavar="CONTEXT", help="The kubeconfig context.", autocompletion=options.contexts)
 ]
 KeepGoing = Annotated[bool, typer.Option("--keep-going", help="Continue even if prerequisites are missing.")]
 
@@ -119,10 +118,7 @@ def guardrails(
 
 
 def preflight(
-    definition: Definition = DEFINITION,
-    cluster: Cluster = "",
-    stack: Stack = None,
-    as_json: AsJson = False,
+    definition: Definition = DEFINITION, cluster: Cluster = "", stack: Stack = None, as_json: AsJson = False
 ) -> None:
     """List what the stacks of a kubeconfig context need but the cluster lacks. Changes nothing."""
     with reporting("preflight", definition, as_json=as_json) as (_, seen):
@@ -167,8 +163,7 @@ def preview(
     stack: Stack = None,
     base: Annotated[str | None, typer.Option("--base", metavar="REV", help="Compare with this git revision.")] = None,
     cluster: Annotated[
-        str | None,
-        typer.Option(metavar="CONTEXT", help="Compare with this cluster.", autocompletion=options.contexts),
+        str | None, typer.Option(metavar="CONTEXT", help="Compare with this cluster.", autocompletion=options.contexts)
     ] = None,
     summary: Annotated[Path, typer.Option("--summary", metavar="FILE", help="Markdown page for reviewers.")] = Path(
         "build/preview.md"
@@ -186,8 +181,7 @@ def init(
     folder: Annotated[Path, typer.Argument(help="An empty or new directory.")],
     gpu: Annotated[str | None, typer.Option("--gpu", metavar="PRODUCT", help="GPU product label of the nodes.")] = None,
     repository: Annotated[
-        str | None,
-        typer.Option("--repository", metavar="ADDRESS", help="Git address of Tidegate. Default: `origin`."),
+        str | None, typer.Option("--repository", metavar="ADDRESS", help="Git address of Tidegate. Default: `origin`.")
     ] = None,
 ) -> None:
     """Write a repository for your platform that uses this version."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stacks.command import NO_ENGINE, WRONG_INPUT, CommandError, ExitStatus
+from stacks.command import NO_ENGINE, WRONG_INPUT, CommandError, ExitStatus, in_shell, tidegate
 from stacks.problems import advisory_text, escaped
 from stacks.stack import Definition, Stack, StackId
 from stacks.validate import read_definition
@@ -18,7 +18,7 @@ from .guardrails import enforce, findings
 from .kubectl import Kubectl
 from .live import INSTANCE, PART_OF, namespace_of
 from .orphans import Orphan, orphans_in
-from .terminal import in_shell, note, tidegate
+from .terminal import note
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def take_down(request: Request, outcome: ExitStatus, *, sure: bool = False) -> N
         described, orphans = False, orphans_in(definition, request.context, request.stack, error)
         homes += [each.home for each in orphans if each.goes_by_name]
         if not (request.stack and homes):  # orphans are removed one by one
-            raise CommandError("\n".join(["Nothing was changed.", *_listed(request, orphans)]), WRONG_INPUT) from None
+            raise CommandError("\n".join(["Nothing was changed.", *_listed(orphans)]), WRONG_INPUT) from None
     production = [home.name for home in homes if home.environment.production]
     if production and not sure:
         wanted = {"cluster": request.context, "stack": request.stack, "engine": request.engine}
@@ -118,12 +118,12 @@ def take_down(request: Request, outcome: ExitStatus, *, sure: bool = False) -> N
     for home in homes:
         _down(request, home, kube, outcome, described=described)
     if described and not request.stack:
-        for text in _listed(request, orphans_in(definition, request.context, None)):
+        for text in _listed(orphans_in(definition, request.context, None)):
             note(text)
 
 
-def _listed(request: Request, orphans: Sequence[Orphan]) -> list[str]:
-    return [f"{each.home.name} {each.words}\n  {each.command(request.definition)}".rstrip() for each in orphans]
+def _listed(orphans: Sequence[Orphan]) -> list[str]:
+    return [f"{each.home.name} {each.words}\n  {each.command}".rstrip() for each in orphans]
 
 
 def _down(request: Request, stack: StackId, kube: Kubectl, outcome: ExitStatus, *, described: bool) -> None:

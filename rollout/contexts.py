@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 
-from stacks.command import WRONG_INPUT, CommandError, chosen_stacks, none_such
+from stacks.command import WRONG_INPUT, CommandError, chosen_stacks, none_such, tidegate
 from stacks.problems import escaped, listed
 from stacks.stack import Definition, Stack
-
-from .terminal import tidegate
 
 
 def context_in(definition: Definition, cluster: str) -> str:

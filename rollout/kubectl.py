@@ -15,11 +15,10 @@ from subprocess import CompletedProcess, TimeoutExpired
 from threading import Thread
 from typing import Any
 
-from stacks.command import CommandError
+from stacks.command import CommandError, in_shell
 from stacks.problems import escaped, shortened
 
 from . import processes, tools
-from .terminal import in_shell
 
 KubernetesObject = dict[str, Any]
 SECONDS = 60.0  # Timeout of a request to the API server.

@@ -11,6 +11,7 @@ import yaml
 from policies.guardrails.checking import check, judged, printable, report, summary
 from policies.guardrails.settings import held_to
 from stacks.command import WRONG_INPUT, CommandError, reason
+from stacks.problems import counted
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEEPEST = 100
@@ -37,7 +38,7 @@ def check_manifests(file: str) -> None:
     if any(each.severity == "mandatory" for each in findings[""]):
         why = f"{counts} in {name}. docs/guardrails.md explains the rules, and how to waive one."
         raise CommandError("\n".join([found, *held, why]))
-    ok = f"{name}: ok – {len(objects)} objects" + (f", {counts}" if counts else "")
+    ok = f"{name}: ok – {counted(objects, 'object')}" + (f", {counts}" if counts else "")
     print("\n".join([ok, *([found] if found else []), *held]))
 
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from policies import guardrails
 from policies.guardrails.objects import mapping, text
 from policies.guardrails.settings import settings_of
-from stacks.command import WRONG_INPUT, CommandError, none_such
+from stacks.command import WRONG_INPUT, CommandError, for_stack, in_shell, none_such
 from stacks.definition import DataPlane, Environment
 from stacks.problems import counted, escaped, listed
 from stacks.stack import Definition, StackId
@@ -22,7 +22,6 @@ from .contexts import context_in
 from .engines.ownership import helm_release, owner_in
 from .kubectl import Kubectl, KubernetesObject
 from .live import INSTANCE, PART_OF, remaining_objects
-from .terminal import in_shell, tidegate
 
 _BY = {"helm": "Helm", "pulumi": "Pulumi"}
 
@@ -56,11 +55,12 @@ class Orphan:
         stranger = "" if self.home.data_plane.platform else ". If another definition has it, set `platform` in both"
         return f"is no longer described, but still exists ({there}){stranger}"
 
-    def command(self, definition: object) -> str:
+    @property
+    def command(self) -> str:
         """Return the command that removes it. Its volumes stay."""
-        name, context, namespace = self.home.name, self.home.data_plane.context_name, self.home.namespace
         if self.goes_by_name:
-            return tidegate("down", definition, cluster=context, stack=name)
+            return for_stack("down", self.home)
+        context, namespace = self.home.data_plane.context_name, self.home.namespace
         kinds = ",".join(sorted({item["kind"].lower() for item in self.objects}))
         labels = f"{PART_OF}=tidegate,{INSTANCE}={self.home.environment.made_as}"
         return f"kubectl --context {in_shell(context)} delete {kinds} -n {namespace} -l {labels}"
@@ -119,6 +119,7 @@ def _orphans(kube: Kubectl, definition: Definition) -> Iterator[Orphan]:
                 left_for = context
         if objects := remaining_objects(kube, home):  # after `down`, only kept objects remain
             engine, since = owner_in(kube, home, namespace).engine, namespace["metadata"]["creationTimestamp"][:10]
+            home = replace(home, definition=definition.file)
             yield Orphan(home, engine, since, objects, moved, left_for)
 
 

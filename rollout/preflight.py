@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from policies.guardrails.objects import mapping, mappings, text
-from stacks.command import CommandError
+from stacks.command import CommandError, in_shell
 from stacks.problems import count_of, escaped, listed
 from stacks.stack import Stack
 from stacks.validate import read_definition
@@ -24,7 +24,7 @@ from .kubectl import Kinds, Kubectl, KubernetesObject, as_list, explained
 from .needs import MissingPrerequisite, Prerequisite, needs_of
 from .render import render
 from .seen import CommandReport
-from .terminal import in_shell, note
+from .terminal import note
 
 OLDEST = 33  # Minor version of the oldest Kubernetes, as in the chart's kubeVersion.
 VENDOR = "nvidia.com/"

@@ -84,7 +84,7 @@ def preview_changes(
         )
         for name, after in comparison.after.items()
     ]
-    seen.changes = [*changes, *(_orphan_change(each, definition) for each in comparison.orphans)]
+    seen.changes = [*changes, *map(_orphan_change, comparison.orphans)]
     seen.against, seen.verdict = comparison.against, verdict(seen.changes, comparison.refused)
     moves = [
         f"{name}: {line}"
@@ -119,10 +119,10 @@ def _inventory(definition: Definition, name: str) -> Counter[str] | None:
     return there or None
 
 
-def _orphan_change(orphan: Orphan, definition: Definition) -> StackChange:
+def _orphan_change(orphan: Orphan) -> StackChange:
     """Return an orphan as a change. No `up` changes it, and it keeps its devices."""
     as_it_is = stack_change(orphan.home.name, orphan.objects, orphan.objects)
-    return replace(as_it_is, state="orphaned", stays=orphan.words, down=orphan.command(definition.file))
+    return replace(as_it_is, state="orphaned", stays=orphan.words, down=orphan.command)
 
 
 def terminal_sections(changes: Sequence[StackChange]) -> Text:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stacks import devices
-from stacks.command import ExitStatus, chosen_stacks
+from stacks.command import ExitStatus, chosen_stacks, in_shell, tidegate
 from stacks.problems import advisory_text, count_of, escaped, listed
 from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
@@ -12,7 +12,7 @@ from stacks.validate import read_definition
 from . import output
 from .guardrails import enforce, findings
 from .render import Rendered, render
-from .terminal import in_shell, progress, tidegate
+from .terminal import progress
 
 MOST_STACKS = 24
 

@@ -1,6 +1,7 @@
 """Shared code of the commands of rollout and charts. A failure is a message and an exit code, never a traceback."""
 
 import errno
+import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from tidegate_contracts.credentials import masked
 
 from .definition.base import did_you_mean, nearest
 from .problems import DefinitionError, escaped, listed
-from .stack import Definition, Stack
+from .stack import Definition, Stack, StackId
 
 FAILED = 1
 WRONG_INPUT = 2
@@ -20,6 +21,8 @@ NO_ENGINE = 6
 STOPPED = 130
 
 EngineName = Literal["pulumi", "helm"]
+DEFAULTS = {"stacks/inference.yaml", "build/rendered"}
+"""Defaults of options. Commands to copy leave them out."""
 
 
 class CommandError(Exception):
@@ -93,3 +96,23 @@ def chosen_stacks(definition: Definition, name: str | None) -> tuple[Stack, ...]
     if not found:
         raise unknown("stack", name, (stack.name for stack in definition.stacks))
     return found
+
+
+def in_shell(word: object) -> str:
+    """Return a word quoted for a shell, for commands that people copy."""
+    return shlex.quote(escaped(str(word)))
+
+
+def tidegate(verb: str, *words: object, **options: object) -> str:
+    """Return `tidegate <verb>` to copy, without empty words and default options. True makes an option a switch."""
+    parts = ["tidegate", verb, *(in_shell(word) for word in words if word and str(word) not in DEFAULTS)]
+    for name, value in options.items():
+        if value and str(value) not in DEFAULTS:
+            parts += [f"--{name.replace('_', '-')}", *([] if value is True else [in_shell(value)])]
+    return " ".join(parts)
+
+
+def for_stack(verb: str, stack: StackId, context: str = "", **options: object) -> str:
+    """Return `tidegate <verb>` to copy, for one stack of a definition, by default in the context of its data plane."""
+    where = {"cluster": context or stack.data_plane.context_name, "stack": stack.name}
+    return tidegate(verb, stack.definition, **where, **options)

@@ -158,9 +158,9 @@ def _cut(line: str) -> str:
 
 
 def count_of(number: Any, noun: str) -> str:
-    """Return `1 entry` or `3 entries`."""
+    """Return `1 entry` or `3,000 entries`."""
     plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number} {noun if number == 1 else plural}"
+    return f"{number:,} {noun if number == 1 else plural}"
 
 
 def counted(things: Collection[object], noun: str) -> str:

@@ -33,6 +33,7 @@ class StackId:
 
     environment: Environment
     data_plane: DataPlane
+    definition: str = field(default="", kw_only=True, compare=False)  # Its file, for commands to copy.
 
     @property
     def name(self) -> str:

@@ -69,7 +69,7 @@ def validate(document: Document, lock: ImagesLock) -> Definition:
     platforms = _platforms(document, problems)
     if header is None:
         raise DefinitionError(_errors(problems))
-    definition = Definition(document, header, _stacks(header, platforms), lock)
+    definition = Definition(document, header, _stacks(header, platforms, document.file), lock)
     has_its_form = not problems
     of_header = rules.violations(rules.HEADER_RULES, header, document)
     problems += of_header
@@ -170,7 +170,7 @@ def _indexes(document: Document, section: str) -> dict[str, int]:
     return found
 
 
-def _stacks(header: Header, platforms: Platforms) -> tuple[Stack, ...]:
+def _stacks(header: Header, platforms: Platforms, file: str) -> tuple[Stack, ...]:
     environments = {environment.name: environment for environment in header.environments}
     stacks = []
     for plane in sorted(header.data_planes, key=lambda plane: plane.wave):
@@ -179,7 +179,7 @@ def _stacks(header: Header, platforms: Platforms) -> tuple[Stack, ...]:
                 source, platform = found
                 if platform is not None and name in environments:
                     origin = environments.get(environments[name].promotion.source or "")
-                    stacks.append(Stack(environments[name], plane, platform, source, origin))
+                    stacks.append(Stack(environments[name], plane, platform, source, origin, definition=file))
     return tuple(stacks)
 
 

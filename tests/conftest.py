@@ -6,6 +6,7 @@
 """
 
 import gc
+import os
 from collections.abc import Generator
 from typing import Any
 
@@ -23,15 +24,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tests that are not run")
     group.addoption("--require-all", action="store_true", help="fail skipped tests, whatever is missing")
     group.addoption(
-        "--allow-not-run",
-        default="",
-        metavar="WORDS",
-        help="the same, except for parts with one of the words",
+        "--allow-not-run", default="", metavar="WORDS", help="the same, except for parts with one of the words"
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the numbers of examples before pytest imports a test module."""
+    os.environ.pop("COLUMNS", None)  # pytest-xdist sets it. Output of commands has the width of a file.
     choose_counts(thorough=config.getoption("thorough"))
 
 

@@ -159,7 +159,4 @@ EVICTION: Final = _families(
     ("staging_bytes", "gauge", "kind", "Bytes of staged files, and their limit."),
 )  # fmt: skip
 
-ENGINE: Final = _families(
-    "tidegate_engine_",
-    ("up", "gauge", "", "1 while an engine serves its own metrics."),
-)
+ENGINE: Final = _families("tidegate_engine_", ("up", "gauge", "", "1 while an engine serves its own metrics."))

@@ -1,16 +1,15 @@
 """Common parts of the benchmarks: separate measurements, turns, a table, and a last line of JSON."""
 
+import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rich.console import Console
 from rich.table import Table
+from tidegate_eviction.simulate.report import console
 
 from lab.local_plane.process import CannotBeHadError, ProcessError
-
-_WIDTH = 140
 
 
 @dataclass(frozen=True)
@@ -30,6 +29,11 @@ class Figures:
 
     def add(self, what: str, value: str) -> None:
         self.lines.append((what, value))
+
+
+def arguments(module: str, about: str | None) -> argparse.ArgumentParser:
+    """Return the parser of a benchmark's options. `about` is the docstring of its module."""
+    return argparse.ArgumentParser(prog=f"python -m {module}", description=(about or "").partition("\n")[0])
 
 
 def progress(text: str) -> None:
@@ -85,5 +89,5 @@ def measure(goals: Mapping[str, Goal], parts: Mapping[str, Callable[[], Figures]
 
 def print_all(title: str, caption: str, goals: Mapping[str, Goal], found: Mapping[str, Figures]) -> None:
     """Print the table and one line of JSON."""
-    Console(width=None if sys.stdout.isatty() else _WIDTH).print(table(title, caption, goals, found))
+    console().print(table(title, caption, goals, found))
     print(json.dumps(last_line(goals, found)))

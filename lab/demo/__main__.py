@@ -101,10 +101,7 @@ def up() -> None:
 
 
 def _show(
-    what: str,
-    run: Callable[[Path], AbstractContextManager[Made]],
-    perform: Callable[[Made, Show], None],
-    more: str,
+    what: str, run: Callable[[Path], AbstractContextManager[Made]], perform: Callable[[Made, Show], None], more: str
 ) -> None:
     with _running(what, run) as (made, show):
         perform(made, show)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import urllib3
-from rich.filesize import decimal
+from tidegate.cli.output import size
 
 from lab.local_plane.environment import ON_DEMAND, POLICY, POLL_SECONDS, PRELOAD
 
@@ -70,10 +70,7 @@ def cold(stage: Stage) -> str:
     )
 
 
-@scene(
-    SCENES,
-    "A proxy with a lease on a model sends calls directly to Triton. The policy only sees lease renewals.",
-)
+@scene(SCENES, "A proxy with a lease on a model sends calls directly to Triton. The policy only sees lease renewals.")
 def warm(stage: Stage) -> str:
     """Calls of warm models need no extra request."""
     stage.wanted("fox")
@@ -105,16 +102,13 @@ def sizes(stage: Stage) -> str:
     herd, goat = models[zoo.HERD], models["goat"]
     parts = sum(zoo.SIZES[name] for name in zoo.HERD_OF)
     whole = herd.footprint_bytes or 0
-    claim(whole >= parts, f"{zoo.HERD} is charged {decimal(whole)}, but its parts need {decimal(parts)}")
+    claim(whole >= parts, f"{zoo.HERD} is charged {size(whole)}, but its parts need {size(parts)}")
     true, found = zoo.SIZES["goat"], goat.footprint_bytes or 0
     claim(goat.footprint_from == "measured", f"the size of goat is {goat.footprint_from}, not measured")
-    claim(
-        abs(found - true) < true / 5,
-        f"the policy measured {decimal(found)} for goat, which needs {decimal(true)}",
-    )
+    claim(abs(found - true) < true / 5, f"the policy measured {size(found)} for goat, which needs {size(true)}")
     return (
-        f"{zoo.HERD} loaded together with {' and '.join(zoo.HERD_OF)} ({decimal(whole)}). The policy measured "
-        f"goat while it loaded: {decimal(found)}"
+        f"{zoo.HERD} loaded together with {' and '.join(zoo.HERD_OF)} ({size(whole)}). The policy measured "
+        f"goat while it loaded: {size(found)}"
     )
 
 
@@ -133,10 +127,7 @@ def evict(stage: Stage) -> str:
     return f"Called in this order: {', '.join(order)}. To load emu, the policy evicted {order[0]} and no other model"
 
 
-@scene(
-    SCENES,
-    "The custom policy largest-first is a few lines of Python (lab/demo/largest_first).",
-)
+@scene(SCENES, "The custom policy largest-first is a few lines of Python (lab/demo/largest_first).")
 def own_policy(stage: Stage) -> str:
     """Use a custom policy."""
     order, wanted = ("cat", "dog", "moose"), "ibex"
@@ -185,10 +176,7 @@ def lease(stage: Stage) -> str:
     )
 
 
-@scene(
-    SCENES,
-    f"whale stays for {zoo.IDLE_SECONDS['whale']} s after its last call, and orca does not fit next to it.",
-)
+@scene(SCENES, f"whale stays for {zoo.IDLE_SECONDS['whale']} s after its last call, and orca does not fit next to it.")
 def busy(stage: Stage) -> str:
     """Return busy, and when to retry."""
     stage.wanted("whale")

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from rich.console import Console
-from rich.filesize import decimal
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
+from tidegate.cli.output import size
 
 from lab.local_plane.process import Process
 
@@ -52,14 +52,15 @@ class Show:
 
     def the_zoo(self) -> None:
         """Print the on-demand server's models, and by how much they exceed the capacity together."""
-        sizes = sorted((size, name) for name, size in zoo.SIZES.items() if size)
+        sizes = sorted((count, name) for name, count in zoo.SIZES.items() if count)
         whole = sum(zoo.SIZES.values())
         self._inside(
             Text(
-                f"{', '.join(f'{name} {decimal(size)}' for size, name in sizes)} and {zoo.HERD}, an ensemble of "
-                f"{' and '.join(zoo.HERD_OF)}. These {len(zoo.SIZES)} models need {decimal(whole)}, but the slice has "
-                f"{decimal(zoo.CAPACITY_BYTES)}: they would fill it {whole / zoo.CAPACITY_BYTES:.1f} times. "
-                f"{zoo.SINGER} streams. {zoo.BROKEN.name} fails to load."
+                f"{', '.join(f'{name} {size(count)}' for count, name in sizes)} and {zoo.HERD}, an ensemble of "
+                f"{' and '.join(zoo.HERD_OF)}. These {len(zoo.SIZES)} models need {size(whole)}, but the slice has "
+                f"{size(zoo.CAPACITY_BYTES)}: they would fill it {whole / zoo.CAPACITY_BYTES:.1f} times. "
+                f"{zoo.SINGER} streams. {zoo.BROKEN.name} fails to load. The preload Triton has {zoo.RESIDENT.name}. "
+                f"{zoo.NEWCOMER.name} has no file there until a scene publishes it: until then, its state is unknown."
             )
         )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from rich.filesize import decimal
+from tidegate.cli.output import size
 
 from lab.local_plane.environment import LocalEnvironment
 from lab.local_plane.prometheus import Prometheus
@@ -42,13 +42,13 @@ def play(stage: Stage, scenes: Sequence[Scene[Stage]] = SCENES) -> None:
     def check() -> None:
         stage.platform.check()
         most, capacity = stage.most_bytes, zoo.CAPACITY_BYTES
-        claim(most <= capacity, f"models used {decimal(most)} at one time, but the capacity is {decimal(capacity)}")
+        claim(most <= capacity, f"models used {size(most)} at one time, but the capacity is {size(capacity)}")
 
     with stage.sampling():
         playing.play(stage, stage.show, scenes, check)
     stage.show.print(
-        f"Memory never exceeded the capacity: models used at most {decimal(stage.most_bytes)} of "
-        f"{decimal(zoo.CAPACITY_BYTES)}, in {stage.samples} samples."
+        f"Memory never exceeded the capacity: models used at most {size(stage.most_bytes)} of "
+        f"{size(zoo.CAPACITY_BYTES)}, in {stage.samples} samples."
     )
 
 
@@ -110,7 +110,7 @@ def _recorded(seen: Prometheus) -> dict[str, str]:
         f"List the alerts. An hour in their rules is {60 // SOONER} minutes here (as a page: {seen.url}/alerts)":
             f"curl -s {seen.url}/api/v1/alerts",
         "Write the recorded calls to a trace, and simulate them (docs/capacity.md)":
-            f"tidegate trace zoo.csv.gz --prometheus {seen.url} && {played}",
+            f"tidegate trace --out zoo.csv.gz --prometheus {seen.url} && {played}",
     }  # fmt: skip
 
 

@@ -87,7 +87,8 @@ def _findings(environment: Environment, today: date) -> Iterator[Finding]:
             covering |= dict.fromkeys(waivers, severity)
             valid = next((waiver for waiver in waivers if today <= waiver.until), None)
             by = f"waived by {valid.owner} until {valid.until} ({valid.name}): {valid.reason}" if valid else ""
-            yield _finding(breach, rule.name, "waived" if valid else severity, rule.why, rule.do, by)
+            do = f"{rule.do} {rule.lower}".strip() if severity == "mandatory" else rule.do
+            yield _finding(breach, rule.name, "waived" if valid else severity, rule.why, do, by)
     namespace = environment.itself
     for waiver in settings.waivers:
         yield from _of_a_waiver(namespace, waiver, covering.get(waiver), today)

@@ -65,6 +65,7 @@ class Guardrail(Rule[[Environment], Breach]):
     """A rule about the objects of an environment. A severity of None means that it does not apply there."""
 
     do: str
+    lower: str  # How to make it advisory, for mandatory findings.
     shared: Severity | None
     local: Severity | None
     production: Severity = "mandatory"
@@ -74,7 +75,7 @@ class Guardrail(Rule[[Environment], Breach]):
 
 
 def guardrail(
-    title: str, do: str, shared: Severity | None = None, local: Severity | None = None
+    title: str, do: str, lower: str = "", shared: Severity | None = None, local: Severity | None = None
 ) -> Callable[[Callable[[Environment], Iterator[Breach]]], Guardrail]:
     """Register a function as a guardrail that is mandatory in production. `do` is the remedy."""
-    return lambda function: register(Environment, Guardrail(function, title, do, shared, local))
+    return lambda function: register(Environment, Guardrail(function, title, do, lower, shared, local))

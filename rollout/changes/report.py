@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
-from stacks.problems import escaped, shortened, shown
+from stacks.problems import count_of, escaped, shortened, shown
 
 from .compare import DATASETS, KEPT, MISSING, WORDS, FieldChange, ObjectChange, Verb, tally
 from .secrets import Hidden
@@ -59,7 +59,7 @@ def _objects(changes: Sequence[ObjectChange], most_fields: int | None) -> Text:
         for field in first:
             out.append(f"      {escaped(field.place)} {values(field)}\n")
         if more := len(change.fields) - len(first):
-            out.append(f"      … and {more} more fields\n")
+            out.append(f"      … and {count_of(more, 'more field')}\n")
     return out
 
 

@@ -11,7 +11,7 @@ from tidegate_contracts.proxy_process import ACCESS_FILE, ROUTING_FILE
 
 from policies.guardrails.objects import at, mapping, mappings, name_of, text
 from stacks.definition.base import quantity_value
-from stacks.problems import listed
+from stacks.problems import count_of, listed
 
 from .compare import Identity, compare, field_changes, json_tree
 from .permissions import definition_in, definitions
@@ -128,7 +128,8 @@ def _repositories(was: Tree, now: Tree, will: Serving) -> Iterator[Notice]:
         )
         if old and old != new:
             count = len({model for pool, models in will.models.items() if pool[0] == name for model in models})
-            what = f"READS ITS MODELS FROM {new}, no longer from {old}: copy the files first, or {count} models fail"
+            copy = f"copy the files first, or loads of {count_of(count, 'model')} fail"
+            what = f"READS ITS MODELS FROM {new}, no longer from {old}: {copy}"
             yield Notice("server", name, what, grave=True)
 
 

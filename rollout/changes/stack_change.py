@@ -7,10 +7,10 @@ from typing import Any, Literal, TypeVar, get_args
 
 from policies.guardrails import Finding
 from policies.guardrails.objects import mappings, text
+from stacks.command import tidegate
 from stacks.definition.money import Cost, cost, difference
 from stacks.problems import counted
 
-from ..terminal import tidegate
 from .compare import DATASETS, KEPT, KubernetesObject, ObjectChange, compare, tally
 from .permissions import PermissionChange, definition_in, permission_change
 from .restarts import MODEL, Notice, Restart, notices, restarting, restarts

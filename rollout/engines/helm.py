@@ -117,7 +117,8 @@ class Helm:
             command += ["--disable-openapi-validation", "--timeout", f"{seconds}s"]
             if wait:
                 command.append("--wait")
-            failure = run_watched(command, kube, hold, objects if wait else (), stdin=json.dumps(values))
+            waited, text = objects if wait else (), json.dumps(values)
+            failure = run_watched(command, kube, hold, waited, seconds=seconds, stdin=text)
             if failure is not None:
                 raise CommandError(_why(failure, kube, stack))
             hold.ensure_held()

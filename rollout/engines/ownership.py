@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from policies.guardrails.objects import mapping
-from stacks.command import CommandError
+from stacks.command import CommandError, for_stack, in_shell
 from stacks.problems import counted, escaped, listed
 from stacks.stack import StackId
 
@@ -14,7 +14,6 @@ from .. import managed_fields
 from ..changes.permissions import definition_in
 from ..kubectl import BEING_DELETED, Kubectl, KubernetesObject
 from ..live import INSTANCE, PART_OF, remaining_objects
-from ..terminal import in_shell, tidegate
 
 HELM_NAME = "meta.helm.sh/release-name"
 HELM_NAMESPACE = "meta.helm.sh/release-namespace"
@@ -185,7 +184,7 @@ def left_in(kube: Kubectl, stack: StackId, namespace: str) -> list[KubernetesObj
 
 def refused_move(kube: Kubectl, stack: StackId, was: str, left: Sequence[KubernetesObject]) -> str:
     """Return why a running stack cannot change its namespace, and what to do."""
-    down = tidegate("down", cluster=kube.context, stack=stack.name)
+    down = for_stack("down", stack, kube.context)
     return (
         f"{stack.name} has {counted(left, 'object')} in namespace {was}, but the definition sets {stack.namespace}:"
         " a running stack cannot move to another namespace. Nothing was changed.\n"
@@ -207,7 +206,7 @@ def _is_labelled(item: KubernetesObject, stack: StackId) -> bool:
 
 
 def _how_to_move(owner: Owner, stack: StackId, engine: str, context: str) -> str:
-    goal = tidegate("up", cluster=context, stack=stack.name, engine=engine, adopt=True)
+    goal = for_stack("up", stack, context, engine=engine, adopt=True)
     if owner.release not in (None, *releases_of(stack)):
         former = "If it is the stack's former name, add that under formerly of its data plane or environment"
         return f"Nothing was changed. {former}. Otherwise uninstall that release first. Its volumes stay."
@@ -215,6 +214,6 @@ def _how_to_move(owner: Owner, stack: StackId, engine: str, context: str) -> str
         return f"Nothing was changed. If this stack should use it, adopt it: {goal}"
     can = "You can"
     if owner.engine in ("helm", "pulumi"):
-        can = f"Use the same engine ({tidegate('up', cluster=context, stack=stack.name, engine=owner.engine)}), or"
+        can = f"Use the same engine ({for_stack('up', stack, context, engine=owner.engine)}), or"
     adopted = "The objects are adopted as they are, and no pod restarts. docs/helm.md lists what stays behind."
     return f"Nothing was changed. {can} move it: {goal}\n    {adopted}"

@@ -20,13 +20,13 @@ from urllib.parse import unquote
 
 import yaml
 
-from stacks.command import CommandError
+from stacks.command import CommandError, for_stack
 from stacks.problems import escaped, listed
 from stacks.stack import StackId
 
 from .. import processes
 from ..kubectl import KubernetesObject, explained, in_words
-from ..terminal import note, tidegate
+from ..terminal import note
 
 ROOT = Path(__file__).resolve().parents[2]
 _HERE = Path("Pulumi.yaml")
@@ -305,7 +305,7 @@ def not_in_state(stack: StackId, objects: Sequence[KubernetesObject] = ()) -> st
     """Return why Pulumi does not create objects that already exist, and what to do."""
     shown = listed((f"{item['kind']} {item['metadata']['name']}" for item in objects), most=6)
     which = f" ({shown})" if objects else ""
-    adopt = tidegate("up", cluster=stack.data_plane.context_name, stack=stack.name, engine="pulumi", adopt=True)
+    adopt = for_stack("up", stack, engine="pulumi", adopt=True)
     return (
         f"objects of stack {stack.name} are in the cluster, but not in Pulumi's state{which}."
         f" To adopt them as they are, run {adopt}"

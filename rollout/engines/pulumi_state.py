@@ -13,14 +13,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from stacks.command import CommandError
+from stacks.command import CommandError, for_stack
 from stacks.problems import escaped
 from stacks.stack import StackId
 
 from ..changes.compare import KEPT, identity
 from ..kubectl import Kubectl, KubernetesObject
 from ..live import LiveState
-from ..terminal import in_shell, note
+from ..terminal import note
 from . import pulumi_cli
 from .ownership import left_in, refused_move, stays
 from .pulumi_cli import PulumiCli
@@ -106,9 +106,8 @@ class Plan:
 def plan(state: State, stack: StackId, kube: Kubectl, declared: Sequence[KubernetesObject], live: LiveState) -> Plan:
     """Return the changes before `up`. Raise CommandError if Pulumi could not do what the definition declares."""
     if not state.is_in(kube):
-        there = in_shell(state.context)
         words = f"Pulumi's state of {stack.name} lists objects of {escaped(state.context)}. They stay there"
-        until = f"until you run `tidegate down --cluster {there} --stack {stack.name}`"
+        until = f"until you run `{for_stack('down', stack, state.context)}`"
         return Plan(state.emptied(), adopts=True, notes=(f"{words} {until}.",))
     before = state.namespace
     if before is None or (was := before["metadata"]["name"]) == stack.namespace:

@@ -46,14 +46,16 @@ def run_watched(
     hold: RolloutLease,
     objects: Sequence[KubernetesObject] = (),
     *,
+    seconds: float = 0,
     stdin: str = "",
 ) -> str | None:
     """Run a command until it ends. Return None if it succeeded, else its output, or why it could not succeed.
 
-    Meanwhile, print what these objects lack, and the cluster's warnings. If the lease is lost, kill the command and
-    raise CommandError, because its output would go into another run's records.
+    Meanwhile, print what these objects lack, and the cluster's warnings. If the command has waited for them for
+    `seconds`, its own timeout, that is the reason. If the lease is lost, kill the command and raise CommandError,
+    because its output would go into another run's records.
     """
-    output: list[str] = []
+    began, output = time.monotonic(), list[str]()
     process = processes.started([*_ending_with_us(), *command], stdin=subprocess.PIPE)
     reader = threading.Thread(target=lambda: output.append(process.communicate(stdin)[0]), daemon=True)
     reader.start()
@@ -76,9 +78,8 @@ def run_watched(
     reader.join(_TO_END_SECONDS)
     if process.returncode == 0:
         return None
-    why = "".join(output)
-    is_late = any(words in why for words in ("deadline exceeded", "not ready", "timed out"))
-    return (looking.late() if looking and is_late else "") or why
+    is_late = time.monotonic() - began >= seconds
+    return (looking.late() if looking and is_late else "") or "".join(output)
 
 
 def await_ready(kube: Kubectl, objects: Sequence[KubernetesObject], seconds: float, pause: float = 0.5) -> None:

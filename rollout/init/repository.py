@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from charts.project import DISTRIBUTION, ROOT, version
 from charts.values_file import scalar
-from stacks.command import WRONG_INPUT, CommandError, ExitStatus
+from stacks.command import WRONG_INPUT, CommandError, ExitStatus, in_shell
 from stacks.definition.gpu_products import gpu_product
 from stacks.definition.placement import Product
 from stacks.images_lock import FILE_NAME, ImagesLock, lock_text
@@ -24,7 +24,7 @@ from stacks.reference import schema_text
 from stacks.stack import Definition
 from stacks.validate import validate
 
-from ..terminal import in_shell, note
+from ..terminal import note
 
 TEXTS = Path(__file__).parent / "text"
 DEFINITION = "stacks/inference.yaml"

@@ -18,7 +18,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components import Environment
-from stacks.command import CommandError, unknown
+from stacks.command import CommandError, for_stack, unknown
 from stacks.problems import DefinitionError, advisory_text
 from stacks.resolve import resolve
 from stacks.stack import Definition, Stack
@@ -26,7 +26,6 @@ from stacks.validate import read_definition
 
 from ..contexts import refuse_tags
 from ..engines.pulumi_transforms import without_service_waits
-from ..terminal import tidegate
 
 RENDERED = "-rendered"
 """Suffix of the names of stacks that render. A stack must not change between rendering and applying, because that would
@@ -90,7 +89,7 @@ def _refuse_tags(definition: Definition, stack: Stack) -> None:
 def _stack(definition: Definition, environment: str, data_plane: str) -> Stack:
     for stack in definition.stacks:
         if (environment, data_plane) in ((one.environment.name, one.data_plane.name) for one in stack.former()):
-            do = tidegate("up", cluster=stack.data_plane.context_name, stack=stack.name, engine="pulumi")
+            do = for_stack("up", stack, engine="pulumi")
             raise CommandError(
                 f"{environment} on {data_plane} is now {stack.environment.name} on {stack.data_plane.name}. First move"
                 f" Pulumi's state to that name: {do}"

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from rich.table import Table
 from rich.text import Text
 
+from stacks.command import tidegate
 from stacks.definition.rollout import Gate
 from stacks.problems import escaped, shortened
 from stacks.stack import Stack
 
-from ..terminal import note, tidegate
+from ..terminal import note
 from .journal import Journal, RolloutRecord
 from .plan import Step
 

@@ -31,4 +31,5 @@ def page() -> str:
 
 
 def _section(rule: Guardrail) -> str:
-    return f"### `{rule.name}`\n\n{fill(f'**{rule.title}.** {rule.why}', _WIDTH)}\n\n{fill(rule.do, _WIDTH)}\n"
+    why, do = (fill(text, _WIDTH) for text in (f"**{rule.title}.** {rule.why}", f"{rule.do} {rule.lower}"))
+    return f"### `{rule.name}`\n\n{why}\n\n{do}\n"

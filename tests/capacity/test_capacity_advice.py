@@ -20,19 +20,7 @@ from stacks.stack import Definition
 from stacks.validate import read_definition
 
 from .definition import pasted, write
-from .situations import (
-    POOL,
-    SERVER,
-    SMALL,
-    Made,
-    busy,
-    calls,
-    definition,
-    loads,
-    trace,
-    tree,
-    work,
-)
+from .situations import POOL, SERVER, SMALL, Made, busy, calls, definition, loads, trace, tree, work
 
 GB = 10**9
 SIZES = {name: (number + 1) * GB for number, name in enumerate(SMALL)}

@@ -79,13 +79,13 @@ def test_calls_are_counted_despite_prefixes_of_their_records(tmp_path: Path, bef
 def test_the_command_writes_the_trace_of_logs_without_callers(tmp_path: Path) -> None:
     (tmp_path / "with space.log").write_text("".join(LINES), "utf-8")
     file = tmp_path / "day.csv"
-    ran = CliRunner().invoke(app, ["trace", str(file), "--logs", f"'{tmp_path}/with'*.log"])
+    ran = CliRunner().invoke(app, ["trace", "--out", str(file), "--logs", f"'{tmp_path}/with'*.log"])
     assert ran.exit_code == 0, ran.output
     assert [each.name for each in read_trace(file).models] == ["fox", "owl"]
     assert CALLER not in file.read_text("utf-8")
     assert "1 call of models that no eviction policy has measured: cat" in ran.stdout
     assert re.search(r": 12 calls of 2 models \(.*\) in 24 s\n", ran.stdout), ran.stdout
-    ran = CliRunner().invoke(app, ["trace", str(tmp_path), "--logs", f"'{tmp_path}/with'*.log"])
+    ran = CliRunner().invoke(app, ["trace", "--out", str(tmp_path), "--logs", f"'{tmp_path}/with'*.log"])
     assert (ran.exit_code, "is a directory. Set a file" in ran.stderr) == (2, True)
 
 
@@ -327,7 +327,7 @@ def test_a_line_in_two_files_or_twice_in_one_is_one_line(tmp_path: Path) -> None
 def test_a_form_that_cannot_be_read_is_shown_without_the_caller(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text("".join(LINES), "utf-8")
     (tmp_path / "b.log").write_text("".join(each.replace('"', "'") for each in LINES), "utf-8")
-    ran = CliRunner().invoke(app, ["trace", str(tmp_path / "out.csv"), "--logs", str(tmp_path)])
+    ran = CliRunner().invoke(app, ["trace", "--out", str(tmp_path / "out.csv"), "--logs", str(tmp_path)])
     assert (ran.exit_code, ran.stderr.count("\n")) == (2, 1)
     assert f"{tmp_path}/b.log:1: `{{'" in ran.stderr
     assert CALLER not in ran.stderr
@@ -346,7 +346,7 @@ def test_a_form_that_cannot_be_read_is_shown_without_the_caller(tmp_path: Path) 
 def test_useless_logs_end_with_one_sentence(tmp_path: Path, words: str, text: str, why: str) -> None:
     (tmp_path / "a.log").write_bytes(text.encode("latin-1"))
     names = words.format(folder=tmp_path)
-    ran = CliRunner().invoke(app, ["trace", str(tmp_path / "out.csv"), "--logs", names])
+    ran = CliRunner().invoke(app, ["trace", "--out", str(tmp_path / "out.csv"), "--logs", names])
     assert ran.exit_code
     assert why in ran.stderr
     assert ran.stderr.count("\n") == 1
@@ -355,6 +355,6 @@ def test_useless_logs_end_with_one_sentence(tmp_path: Path, words: str, text: st
 
 @pytest.mark.parametrize("more", [["--hours", "2"], ["--match", 'a="b"'], ["--prometheus", "http://here"]])
 def test_options_for_prometheus_are_refused_with_logs(tmp_path: Path, more: list[str]) -> None:
-    ran = CliRunner().invoke(app, ["trace", str(tmp_path / "out.csv"), "--logs", "a.log", *more])
+    ran = CliRunner().invoke(app, ["trace", "--out", str(tmp_path / "out.csv"), "--logs", "a.log", *more])
     assert (ran.exit_code, ran.stderr.count("\n")) == (2, 1)
     assert "--prometheus" in ran.stderr

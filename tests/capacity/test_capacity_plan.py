@@ -6,6 +6,7 @@ import pytest
 from tidegate_eviction.simulate.trace import write_trace
 from typer.testing import CliRunner, Result
 
+from capacity.lines import too_few
 from cli.app import app
 from rollout.definition import check_definition
 from rollout.seen import CommandReport
@@ -32,7 +33,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def plan(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["plan", "--definition", "inference.yaml", *arguments])
+    definition = [] if arguments[-1].endswith(".yaml") else ["inference.yaml"]
+    return CliRunner().invoke(app, ["plan", "--trace", *arguments, *definition])
 
 
 @pytest.mark.usefixtures("folder")
@@ -45,6 +47,7 @@ def test_a_plan_is_a_table_a_sentence_and_a_block() -> None:
     assert rows["1 × 1g.10gb"].split()[-2:] == ["104", "730"]
     assert "find their model in memory: $730 a month." in done.stdout
     assert "Today, the pools of these models take 1 × MIG 2g.20gb (mixed), $1,460 a month." in done.stdout
+    assert ("Too little traffic: " in done.stdout, too_few(1000, 86_000)) == (True, [])
     assert "profile: 1g.10gb, product: NVIDIA-A100-SXM4-80GB}\n      replicas: 1" in done.stdout
 
 
@@ -60,7 +63,7 @@ def test_the_table_and_a_sentence_show_the_worst_served_model(folder: Path) -> N
 
 
 def after(folder: Path, done: Result) -> Definition:
-    text = done.stdout.partition("then run `tidegate check`:")[2].partition("\n\n")[2].partition("\n\n")[0]
+    text = done.stdout.partition("run `tidegate check inference.yaml`:\n\n")[2].partition("\n\n")[0]
     definition = pasted(read_definition(folder / "inference.yaml"), text)
     file = write(folder, definition.document.tree)
     check_definition(file, CommandReport("check", str(file)))
@@ -81,7 +84,10 @@ def test_the_printed_block_is_valid_and_is_the_simulated_one(folder: Path, strat
     assert (getattr(pools["s-1g-10gb"].placement, "profile", None), pools["s-1g-10gb"].replicas) == ("1g.10gb", 1)
     models = {each.name: (each.pool, each.footprint) for each in stack.platform.models}
     assert models == {"one": ("s-1g-10gb", "5000M"), "two": ("s-1g-10gb", "1000M")}
-    assert "Its slices need at least 1 × A100-80GB." in done.stdout
+    assert (
+        "Its slices need at least 1 × A100-80GB, with 1g.10gb in `mig.slices` of the data plane's `gpus`."
+        in done.stdout
+    )
 
 
 def test_every_data_plane_accepts_the_printed_block(folder: Path) -> None:
@@ -117,11 +123,12 @@ def test_the_default_gpu_is_the_inventorys_or_an_a100_of_80_gb(folder: Path) -> 
 
 
 def test_without_a_price_there_are_hours_and_no_money(folder: Path) -> None:
-    write(folder, tree_of([pool("2g.20gb")], [], [{"2g.20gb": 3}]))
+    write(folder, tree_of([pool("2g.20gb") | {"loading": {"mode": "preload"}}], [], [{"2g.20gb": 3}]))
     done = plan("day.csv", "--target", "98%")
     assert "no price of A100-80GB, so the table has only GPU-hours" in done.stdout
     assert "find their model in memory: 104 GPU-hours a month." in done.stdout
     assert "$" not in done.stdout
+    assert "ondemand-2 is a new server: also set its `image` and `repository`" in done.stdout
 
 
 def test_an_unreachable_target_shows_the_closest_answer_and_exits_with_1(folder: Path) -> None:
@@ -174,9 +181,9 @@ def test_a_plan_names_the_timeout_to_raise_if_a_load_takes_longer(folder: Path) 
         (["day.csv", "--gpu", "a100"], ["no GPU 'a100'", "A100-40GB, A100-80GB, H100-80GB", "B200", "T4"]),
         (["day.csv", "--stack", "dev-lob"], ["no stack dev-lob", "dev-lab"]),
         (["day.csv", "--stack", ""], ["no stack"]),
-        (["day.csv", "--definition", "none.yaml"], ["none.yaml: there is no such file"]),
-        (["day.csv", "--definition", "some.yaml"], ['unknown key "prices"', '"servers" is missing']),
-        ([""], ["Add the trace", "tidegate plan day.csv.gz"]),
+        (["day.csv", "none.yaml"], ["none.yaml: there is no such file"]),
+        (["day.csv", "some.yaml"], ['unknown key "prices"', '"servers" is missing']),
+        ([""], ["Add the trace", "tidegate plan --trace day.csv.gz"]),
         (["."], ["Add the trace"]),
         (["build"], ["build: the trace cannot be read"]),
         (["empty.csv"], ["empty.csv: the trace has no requests"]),

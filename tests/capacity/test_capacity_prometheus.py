@@ -183,12 +183,14 @@ def test_the_command_writes_a_trace_for_the_simulator_without_callers(
     remembered: tuple[Past, Path, float], server: Prometheus, tmp_path: Path
 ) -> None:
     file = tmp_path / "new" / "day.csv.gz"
-    ran = CliRunner().invoke(app, ["trace", str(file), "--prometheus", server.url, "--hours", "8", "--match", MATCH])
+    ran = CliRunner().invoke(
+        app, ["trace", "--out", str(file), "--prometheus", server.url, "--hours", "8", "--match", MATCH]
+    )
     assert ran.exit_code == 0, ran.output
     trace = read_trace(file)
     made, _, end = remembered
     assert len(trace) == pytest.approx(sum(at >= end - 8 * 3600 for at, _ in made.calls), rel=0.01)
-    assert ran.stdout.startswith(f"{file}: {len(trace)} calls of 9 models (")
+    assert ran.stdout.startswith(f"{file}: {len(trace):,} calls of 9 models (")
     assert CALLER.encode() not in gzip.decompress(file.read_bytes())
     assert [each.name for each in file.parent.iterdir()] == [file.name]
 
@@ -213,7 +215,9 @@ def test_copies_of_series_count_once(remembered: tuple[Past, Path, float], tmp_p
 
 
 def test_calls_of_several_environments_are_not_thrown_together(server: Prometheus, tmp_path: Path) -> None:
-    ran = CliRunner().invoke(app, ["trace", str(tmp_path / "day.csv"), "--prometheus", server.url, "--hours", "2"])
+    ran = CliRunner().invoke(
+        app, ["trace", "--out", str(tmp_path / "day.csv"), "--prometheus", server.url, "--hours", "2"]
+    )
     expected = (
         "There are calls in inference-dev, inference-prod. Add one of them: --match 'namespace=\"inference-dev\"'.\n"
     )

@@ -25,7 +25,7 @@ def answering(status: int, body: str, **headers: str) -> Iterator[tuple[str, lis
 
 def refused(tmp_path: Path, url: str, *more: str, code: int = 1) -> str:
     file = tmp_path / "folder" / "day.csv"
-    ran = CliRunner().invoke(app, ["trace", str(file), "--prometheus", url, *more])
+    ran = CliRunner().invoke(app, ["trace", "--out", str(file), "--prometheus", url, *more])
     assert ran.exit_code == code, ran.output
     assert ran.stdout == ""
     assert not file.parent.exists()

@@ -52,10 +52,7 @@ def test_a_load_that_was_never_measured_is_estimated_by_size_and_reported() -> N
 
 @pytest.mark.parametrize(
     ("known", "why"),
-    [
-        ({}, r"The memory of fox is unknown"),
-        ({"fox": Measured(1)}, "No load time of any model is known"),
-    ],
+    [({}, r"The memory of fox is unknown"), ({"fox": Measured(1)}, "No load time of any model is known")],
 )
 def test_a_trace_with_which_nothing_can_be_simulated_is_not_made(known: dict[str, Measured], why: str) -> None:
     with pytest.raises(CommandError, match=why):

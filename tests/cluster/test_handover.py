@@ -25,7 +25,7 @@ def test_from_helm_to_pulumi_and_back(site: Site) -> None:
     ended = site.up(engine="pulumi", ok=False)
     assert ended.code == 1
     assert f"dev-lab was brought up with Helm, as release dev-lab in namespace {site.prefix}-dev." in ended.err
-    assert "tidegate up --cluster tests --stack dev-lab --engine pulumi --adopt" in ended.err
+    assert f"tidegate up {site.definition} --cluster tests --stack dev-lab --engine pulumi --adopt" in ended.err
 
     site.up("--adopt", engine="pulumi")
     assert site.state("uid", EVERYTHING) == before

@@ -137,11 +137,7 @@ AROUND_PODS: Mapping[str, Sequence[Danger]] = {
     "calls-from-outside-are-encrypted": [
         ("a load balancer without TLS", PROXY, together(put("spec/type", "LoadBalancer"), put("spec/ports", PLAIN))),
         ("an Ingress without TLS", whole, added("Ingress", spec={"rules": [{"host": DANGER, **BACKEND}]})),
-        (
-            "the Ingress has no TLS any more",
-            INGRESSES,
-            together(put("spec/tls", []), put("spec/rules/0/host", DANGER)),
-        ),
+        ("the Ingress has no TLS any more", INGRESSES, together(put("spec/tls", []), put("spec/rules/0/host", DANGER))),
         ("the Ingress has TLS for another host", INGRESSES, put("spec/rules/0/host", DANGER)),
         ("the Ingress answers for every host", INGRESSES, put("spec/rules/0/host", GONE)),
         ("the Ingress is the one for all the rest", INGRESSES, put("spec/defaultBackend", TO_PROXY)),

@@ -54,10 +54,7 @@ def test_a_dangerous_change_is_a_mandatory_finding(base: Callable[[], Objects], 
 
 def test_every_guardrail_of_security_has_some() -> None:
     # These are about availability.
-    of_another_kind = {
-        "every-container-has-probes",
-        "every-workload-has-a-budget",
-    }
+    of_another_kind = {"every-container-has-probes", "every-workload-has-a-budget"}
     assert {*DANGERS} == {rule.name for rule in RULES} - of_another_kind
 
 

@@ -65,6 +65,7 @@ def test_every_guardrail_has_a_title_a_reason_and_a_remedy() -> None:
         assert rule.title
         assert rule.why.endswith("."), rule.name
         assert rule.do.endswith("."), rule.name
+        assert not rule.lower or f"severities: {{{rule.name}: advisory}}" in rule.lower
         assert {rule.severity(kind) for kind in get_args(Kind)} <= {*get_args(Severity), None}
 
 

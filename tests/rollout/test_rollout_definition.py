@@ -11,6 +11,7 @@ def test_a_good_definition_is_one_line_and_similar_advisories_one_paragraph(call
     ended = call("check", definition, code=0)
     assert ended.out.startswith(f"{definition}: ok – 2 stacks (dev-lab, prod-east), 1 server, 1 model\n")
     assert (ended.out.count("has no digest"), ended.out.count("tidegate pin")) == (6, 1)
+    assert "severities:" not in ended.out, "it is advisory already"
 
 
 def test_long_paragraphs_are_cut_and_counted() -> None:

@@ -197,8 +197,8 @@ ANOTHER = made("Namespace", "tidegate-dev", uid="2")
     [
         ([HERE, A], "kind-lab", [], [HERE, A], [HERE, A], False, ""),
         ([HERE, A], "old-name", [], [HERE, A], [HERE, A], False, ""),
-        ([ANOTHER, A], "another", [], [], [], True, "tidegate down --cluster another --stack dev-lab"),
-        ([ANOTHER, A], "another", [], [HERE, A], [], True, "tidegate down --cluster another --stack dev-lab"),
+        ([ANOTHER, A], "another", [], [], [], True, "tidegate down FILE --cluster another --stack dev-lab"),
+        ([ANOTHER, A], "another", [], [HERE, A], [], True, "tidegate down FILE --cluster another --stack dev-lab"),
         ([THERE, OLD_B], "kind-lab", [], [THERE], [], True, ""),
         ([THERE, OLD_B], "kind-lab", [A, B], [HERE, A, B, THERE, OLD_B], [], True, "1 object in namespace"),
         ([HERE], "kind-lab", [A, made("ConfigMap", "old")], [HERE, A], [HERE, made("ConfigMap", "old")], False, ""),
@@ -214,7 +214,7 @@ def test_the_changes_of_pulumis_state_before_it_runs(
     cluster = FakeCluster(live)
     found = planned(stack, lists(monkeypatch, *listed, context=context, deleted=deleted), cluster)
     assert found.adopts == adopts
-    assert notes in "".join(found.notes)
+    assert notes.replace("FILE", stack.definition) in "".join(found.notes)
     assert bool(found.notes) == bool(notes)
     entries = found.state.exported["deployment"]["resources"]
     assert [one["inputs"] for one in entries[1:]] == left
@@ -226,7 +226,7 @@ def test_a_stack_that_runs_cannot_get_another_namespace(stack: Stack, monkeypatc
     state = lists(monkeypatch, THERE, OLD_B)
     with pytest.raises(CommandError, match="Set the namespace back to tidegate-old") as caught:
         planned(stack, state, FakeCluster([THERE, OLD_B]))
-    assert "tidegate down --cluster kind-lab --stack dev-lab" in str(caught.value)
+    assert f"tidegate down {stack.definition} --cluster kind-lab --stack dev-lab" in str(caught.value)
 
 
 @pytest.mark.parametrize("platform", [None, "ours"])
@@ -403,6 +403,9 @@ def test_existing_objects_are_awaited_until_they_are_ready(
     lacks += [["StatefulSet small-main: 0 of 1 pods are new"]] * 1000
     with pytest.raises(CommandError, match=r"ready in time:\n    StatefulSet small-main: 0 of 1 pods are new$"):
         watched.await_ready(cluster, rendered.objects, 0.05, 0.01)
+    failing, hold = [sys.executable, "-c", "print('not ready, timed out'); raise SystemExit(1)"], RolloutLease("ns")
+    for seconds, why in ((600, "not ready, timed out\n"), (0, "not everything became ready in time:\n")):
+        assert (watched.run_watched(failing, cluster, hold, rendered.objects, seconds=seconds) or "").startswith(why)
 
 
 def test_a_command_whose_lease_is_lost_is_killed_without_output(tmp_path: Path) -> None:

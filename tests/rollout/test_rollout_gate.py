@@ -341,9 +341,7 @@ def test_a_service_is_queried_through_the_api_server() -> None:
 
     service = MonitoringService(name="prometheus-operated", port=9090)
     gate.firing(Alerts(kind="prometheus", service=service), Answering(), "prod")
-    assert paths == [
-        "/api/v1/namespaces/monitoring/services/prometheus-operated:9090/proxy/api/v1/alerts",
-    ]
+    assert paths == ["/api/v1/namespaces/monitoring/services/prometheus-operated:9090/proxy/api/v1/alerts"]
 
 
 # ---- models ----

@@ -81,7 +81,7 @@ def test_objects_outside_of_the_definitions_stacks_are_orphans(definition: Path,
         "is no longer described, but still exists (namespace tidegate-old, since 2026-01-01, 1 object by Pulumi)"
         ". If another definition has it, set `platform` in both"
     )
-    assert orphan.command(definition) == f"tidegate down {definition} --cluster kind-lab --stack old-lab"
+    assert orphan.command == f"tidegate down {definition} --cluster kind-lab --stack old-lab"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_objects_in_a_stacks_former_namespace_are_never_mistaken_for_the_stack(d
     (orphan,) = found(definition)
     assert orphan.words.startswith("is still in its former namespace (namespace before, since ")
     assert orphan.words.endswith(", but the definition sets tidegate-dev")
-    assert orphan.command(definition).startswith("kubectl --context kind-lab delete statefulset -n before -l ")
+    assert orphan.command.startswith("kubectl --context kind-lab delete statefulset -n before -l ")
 
 
 @pytest.mark.parametrize("uids", [{"eks-old": "1", "east": "2"}, {"eks-old": "1", "east": "1"}, {"eks-old": "1"}])

@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tidegate.cli import output
+from tidegate_eviction.simulate import report
 
-from rollout import render
+from rollout import render, terminal
 
 from .conftest import Call, Edit, Patch, Tree
 
@@ -73,3 +75,11 @@ def test_a_rendering_that_stopped_half_way_is_completed_by_the_next(
     assert f"{rendered} could not be written: No space left on device" in ended.err
     up(code=0)
     assert sum(b"registry.test/proxy:2" in text for text in tree(rendered).values()) == 2
+
+
+@pytest.mark.parametrize("console", [terminal.console, output.console, report.console])
+def test_output_without_a_terminal_has_the_columns_of_the_variable(monkeypatch: Patch, console: Any) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert console().width >= 120
+    monkeypatch.setenv("COLUMNS", "77")
+    assert console().width == 77

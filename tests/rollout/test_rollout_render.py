@@ -4,7 +4,7 @@ import yaml
 
 from cli.options import DEFINITION
 from cli.platform import DEFAULT_OUT
-from rollout.terminal import DEFAULTS, tidegate
+from stacks.command import DEFAULTS, tidegate
 
 from .conftest import Call, Edit, Tree
 

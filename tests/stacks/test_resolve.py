@@ -197,10 +197,7 @@ def test_a_data_planes_principal_service_replaces_the_platforms_there_only() -> 
         ways[name] = "domino-platform" in {item["metadata"]["name"] for item in objects}
         variables = [item["data"] for item in objects if item["kind"] == "ConfigMap"]
         (asked[name],) = {data.get("TIDEGATE_PROXY_DOMINO_PRINCIPAL_URL") for data in variables} - {None}
-    assert asked == {
-        "dev-lab": "http://nucleus-frontend.domino-platform.svc:80/v4/auth/principal",
-        "prod-east": url,
-    }
+    assert asked == {"dev-lab": "http://nucleus-frontend.domino-platform.svc:80/v4/auth/principal", "prod-east": url}
     assert ways == {"dev-lab": True, "prod-east": False}
 
 

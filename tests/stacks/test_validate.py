@@ -9,14 +9,7 @@ from hypothesis import strategies as st
 from stacks.problems import Position, Problem
 from tests.cases import GONE
 from tests.counts import examples
-from tests.stacks.definition.examples import (
-    BASE,
-    assert_said_in_full,
-    edited_at,
-    problems,
-    stands_at,
-    valid,
-)
+from tests.stacks.definition.examples import BASE, assert_said_in_full, edited_at, problems, stands_at, valid
 
 # ---- what is good ----
 

@@ -33,8 +33,7 @@ def application(words: str) -> typer.Typer:
     @app.callback()
     def _options(
         _: Annotated[
-            bool,
-            typer.Option("--version", callback=version, is_eager=True, help="Print the version and exit."),
+            bool, typer.Option("--version", callback=version, is_eager=True, help="Print the version and exit.")
         ] = False,
     ) -> None:
         pass

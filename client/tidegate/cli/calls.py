@@ -118,7 +118,7 @@ def end(planes: "Sequence[AskedPlane]", json: bool) -> None:
     Prints the errors unless `json`, because the JSON has them.
     """
     if failed := [each for each in planes if each.error]:
-        messages = (f"{each.at}: {each.error}" for each in failed)
+        messages = (each.error if each.error.startswith(each.at) else f"{each.at}: {each.error}" for each in failed)
         for text in () if json else hints_once(messages):
             note(text)
         codes = {each.exit_code for each in failed}

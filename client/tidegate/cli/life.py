@@ -30,10 +30,7 @@ PublicKey = Annotated[File, Option(envvar="TIDEGATE_PUBLIC_KEY", help="Accept on
 
 @contextmanager
 def _opened(wait: float = WAIT_SECONDS, public_key: Path | None = None) -> Iterator[Tidegate]:
-    with (
-        exit_codes(),
-        Tidegate(public_key=public_key, wait_seconds=wait, tell=note, progress=progress) as tidegate,
-    ):
+    with exit_codes(), Tidegate(public_key=public_key, wait_seconds=wait, tell=note, progress=progress) as tidegate:
         yield tidegate
 
 

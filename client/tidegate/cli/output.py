@@ -19,7 +19,7 @@ from rich.table import Table
 
 from ..errors import ExitCode, TidegateError
 
-WIDTH = 160  # columns if the output is not a terminal
+WIDTH = 160  # columns if the output is not a terminal, unless COLUMNS is set
 DEFECT = 70  # exit code of a defect in the client (EX_SOFTWARE of sysexits.h)
 TRACEBACK = "TIDEGATE_TRACEBACK"
 Advance = Callable[[int], None]
@@ -33,7 +33,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def console(*, stderr: bool = False) -> Console:
     """Return a console that prints texts unchanged: no markup, no emoji codes, no highlighting."""
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else WIDTH
+    width = None if stream.isatty() or "COLUMNS" in os.environ else WIDTH
     return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from typer import Option
 
+from ..errors import ExitCode
 from .calls import Environment, Plane, Proxy, end
 from .output import Json, console, exit_codes, print_json, printable, size
 
@@ -23,6 +24,7 @@ _UNKNOWN: Final = ("unseen", "unreachable")
 _BAD: Final = ("unreachable", "quarantined", "failed")
 _ORDER: Final = (*_BAD, "unseen", "queued", *_IN_MEMORY, "cold", "unknown")
 _COLOURS: Final = dict.fromkeys(_BAD, "red") | {"resident": "green", "loading": "blue", "cold": "dim", "unknown": "dim"}
+_FAILED: Final[dict[int, str]] = {ExitCode.REFUSED: "refused", ExitCode.BUSY: "busy"}
 _PROBLEMS: Final[Sequence[tuple[str, str, "Callable[[VisibleModel], bool]"]]] = (
     ("unreachable", "red", lambda model: model.state == "unreachable"),
     ("failed to load", "red", lambda model: model.state in _BAD),
@@ -136,8 +138,10 @@ def _line(*parts: tuple[str, str], live: bool) -> "Text":
 
 def _sums(plane: "PlaneOverview") -> "Iterator[tuple[str, str]]":
     """Yield the problems of an environment with their models, the worst first, and the states of its other models."""
-    if plane.error or not plane.models:
-        yield ("   unreachable", "bold red") if plane.error else ("   no models that you may inspect", "")
+    if plane.error:
+        yield f"   {_FAILED.get(plane.exit_code, 'unreachable')}", "bold red"
+    elif not plane.models:
+        yield "   no models that you may inspect", ""
     for kind, (what, colour, _) in enumerate(_PROBLEMS):
         these = [model for model in plane.models if _problem(model) == kind]
         if these and what:

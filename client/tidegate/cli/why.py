@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 
 _MEANING: Final = {
+    "resident": "it is loaded and answers calls",
     "unreachable": "calls cannot reach its server",
     "unseen": "its contents are unknown",
     "cold": "it is not in memory, and the next call loads it",

@@ -46,11 +46,7 @@ def upload(
 
 
 def download(
-    artifacts: Artifacts,
-    folder: str,
-    files: Sequence[ManifestFile],
-    target: Path,
-    progress: Progress,
+    artifacts: Artifacts, folder: str, files: Sequence[ManifestFile], target: Path, progress: Progress
 ) -> None:
     """Download files of a manifest from the artifact store to a local directory, and verify each.
 

@@ -4,7 +4,6 @@ It simulates the default and two simple policies over one trace (`--trace`, or a
 It prints a table and a last line of JSON.
 """
 
-import argparse
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -33,7 +32,7 @@ ZOO = Workload(models=20, requests=20_000)
 
 def main() -> None:
     """Measure, and print the table and one line of JSON."""
-    parser = argparse.ArgumentParser(prog="python -m lab.bench.eviction", description=__doc__.partition("\n")[0])
+    parser = report.arguments("lab.bench.eviction", __doc__)
     parser.add_argument("--trace", type=Path, help="requests to simulate (default: a synthetic zoo)")
     parser.add_argument("--only", nargs="+", choices=["simulated", "days"], help="only these parts (default: both)")
     options = parser.parse_args()

@@ -5,7 +5,6 @@ Envoy only forward. The contestant has one core. Callers and the upstream share 
 in every run. The ratios are medians of the ratios within a run. The last line is JSON.
 """
 
-import argparse
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -84,7 +83,7 @@ def measure_memory(key: str, folder: Path, provider: Issuer) -> Figures:
 
 def main() -> None:
     """Measure, and print the table and one line of JSON."""
-    parser = argparse.ArgumentParser(prog="python -m lab.bench.proxy", description=__doc__.partition("\n")[0])
+    parser = report.arguments("lab.bench.proxy", __doc__)
     parser.add_argument("--runs", type=int, default=5, help="turns that each has in a row (default: 5)")
     parser.add_argument("--seconds", type=float, default=4.0, help="how long a turn is (default: 4)")
     parser.add_argument("--only", nargs="+", choices=[*ROWS, *MEMORY], help="only these rows (default: all)")

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from tidegate_contracts import eviction_process
 from tidegate_service import json_lines
 
@@ -27,7 +26,6 @@ from .simulate.zoo import Workload
 from .simulate.zoo import generate as make_trace
 
 WRONG_INPUT, DEFECT = 2, 1
-PIPE_WIDTH = 140  # The width of tables if the output is not a terminal.
 FOLDERS = {"settings": eviction_process.SETTINGS_FILE} | {name: name for name in ("control", "state", "cluster", "tls")}
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
@@ -109,7 +107,7 @@ def simulate(
         if as_json:
             print(json.dumps(report.as_json(read, setting, outcomes)))
         else:
-            Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(report.table(read, setting, outcomes))
+            report.console().print(report.table(read, setting, outcomes))
             for sentence in report.failures(outcomes):
                 print(sentence)
 

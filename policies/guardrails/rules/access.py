@@ -29,8 +29,7 @@ def access_rules_name_their_callers(environment: Environment) -> Iterator[Breach
 
 
 @guardrail(
-    "Every access rule names servers, models, or both",
-    "Name servers or models in proxy.access, or add a waiver.",
+    "Every access rule names servers, models, or both", "Name servers or models in proxy.access, or add a waiver."
 )
 def access_rules_name_servers_or_models(environment: Environment) -> Iterator[Breach]:
     """With wildcards for both, callers can use every model that someone adds. A wildcard for one of them is allowed."""

@@ -14,8 +14,8 @@ _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 
 @guardrail(
     "Every image has a digest",
-    "Run `tidegate pin`. In a values file, set image: repository:tag@sha256:…. To render without a registry, set "
-    "guardrails: {severities: {images-are-pinned-by-digest: advisory}}. `tidegate up` still refuses such images.",
+    "Run `tidegate pin`. In a values file, set image: repository:tag@sha256:…. `tidegate up` requires a digest.",
+    "To render without a registry, set guardrails: {severities: {images-are-pinned-by-digest: advisory}}.",
     shared="advisory",
 )
 def images_are_pinned_by_digest(environment: Environment) -> Iterator[Breach]:

@@ -80,6 +80,8 @@ class AppRequest:
         self._start: Message = {}
         self._body = b""
         self._is_whole = False
+        self._problem: Problem | None = None
+        self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -87,22 +89,30 @@ class AppRequest:
     async def _run(self) -> None:
         SENDER.set(self._caller)
         try:
-            await self._app(self._scope, _nothing, self._take)
-            if not self._is_whole:
-                raise RuntimeError("the application did not complete its response")
-        except Exception:  # Starlette re-raises an error after it has sent the response for it
-            # Nothing was written yet: a partial response would look like a complete one.
-            if not self._is_whole:
-                log.exception("%s failed with an internal error", self._scope["path"])
-                problem = Problem(ProblemType.INTERNAL, "Internal error. Details are in the proxy's log.")
-                self._end(*problem_answer(problem, self._request_id, keep_alive=self.keep_alive))
-                return
+            try:
+                if self._problem is not None:
+                    raise self._problem
+                await self._app(self._scope, _nothing, self._take)
+            except Exception:  # Starlette re-raises an error after it has sent the response for it
+                if not self._is_whole:
+                    raise
+            head = self._head()
+        except Exception:  # Nothing was written yet: a partial response would look like a complete one.
+            log.exception("%s failed with an internal error", self._scope["path"])
+            problem = Problem(ProblemType.INTERNAL, "Internal error. Details are in the proxy's log.")
+            self._end(*problem_answer(problem, self._request_id, keep_alive=self.keep_alive))
+        else:
+            self._end(head, b"" if self._scope["method"] == "HEAD" else self._body)
+
+    def _head(self) -> bytes:
+        if not self._is_whole:
+            raise RuntimeError("the application did not complete its response")
         head = [STATUS_LINES[self._start["status"]]]
         for name, value in self._start["headers"]:
             head += (name, b": ", value, b"\r\n")
         head += (b"x-request-id: ", self._request_id)
         head.append(b"\r\n\r\n" if self.keep_alive else b"\r\nconnection: close\r\n\r\n")
-        self._end(b"".join(head), b"" if self._scope["method"] == "HEAD" else self._body)
+        return b"".join(head)
 
     async def _take(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -130,11 +140,18 @@ class AppRequest:
         """Ignore that the caller reads slowly: the response is sent in one piece."""
 
     def refuse(self, problem: Problem) -> None:
-        """Ignore that the body is invalid: the application does not read it."""
+        """Respond to a defect when it is this request's turn. Ignore an invalid body: the application reads none."""
+        if problem.type is not ProblemType.INTERNAL or self.response_complete:
+            return
+        self._problem = problem
+        if self._caller.is_active(self):
+            self.abandon()
+            self._end(*problem_answer(problem, self._request_id, keep_alive=self.keep_alive))
 
     def abandon(self) -> None:
         self.response_complete = True
-        self._task.cancel()
+        if self._task is not None:
+            self._task.cancel()
 
 
 async def _nothing() -> Message:

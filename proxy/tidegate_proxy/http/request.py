@@ -350,7 +350,6 @@ class HttpRequest(HeadedRequest):
         self._begin(head, length)
 
     def _begin(self, head: bytes, length: int | None) -> None:
-        self.began = True
         if not self.body.complete or self.shared.draining:
             self.keep_alive = False
         reply = [STATUS_LINES[self._status], head, b"x-request-id: ", self.request_id]
@@ -363,7 +362,7 @@ class HttpRequest(HeadedRequest):
             else:
                 self.keep_alive = False
         reply.append(b"\r\n\r\n" if self.keep_alive else b"\r\nconnection: close\r\n\r\n")
-        self._reply = reply
+        self._reply, self.began = reply, True
 
     def answer_data(self, data: bytes) -> None:
         if self._error_head is not None:
@@ -449,6 +448,13 @@ class HttpRequest(HeadedRequest):
             self.later(self.connect, self.next_replica(replica))
         else:
             self.fail(no_whole_answer(reason))
+
+    def answer_broke(self, error: Exception) -> None:
+        if self.response_complete:  # the next request of the caller might never begin
+            self.caller.transport.abort()
+        if self.began and self._reply[:1] == [STATUS_LINES[self._status]]:  # the head is not sent yet
+            self.began = False
+        self._end_with(error)
 
     def _end_answer(self, now: float) -> None:
         if self._error_head is not None:

@@ -68,6 +68,9 @@ class Receiver(Protocol):
     def answer_failed(self, reason: str) -> None:
         """Handle that the response failed or broke off. `reason` is text for people."""
 
+    def answer_broke(self, error: Exception) -> None:
+        """End the call at once: the proxy failed to pass the response on, and has closed the connection."""
+
     def flush_answer(self) -> None:
         """Send the buffered data on."""
 
@@ -128,15 +131,23 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, size: int) -> None:
         data = self._map[:size]
-        if self.receiver is None:  # the data answers no request
+        receiver = self.receiver
+        if receiver is None:  # the data answers no request
             self.close()
             return
-        if self._between:
-            end = data.find(END, 0, _LONGEST_KNOWN) + len(END)
-            known = _KNOWN.get(data[:end])  # it contains only complete heads
-            if known is not None and len(data) - end == known[2]:
-                self.receiver.answer_came(*known, data[end:])
-                return
+        try:
+            if self._between:
+                end = data.find(END, 0, _LONGEST_KNOWN) + len(END)
+                known = _KNOWN.get(data[:end])  # it contains only complete heads
+                if known is not None and len(data) - end == known[2]:
+                    receiver.answer_came(*known, data[end:])
+                    return
+            self._take(data)
+        except Exception as error:  # asyncio would only close the connection, which may have left its receiver
+            self.close()
+            receiver.answer_broke(error)
+
+    def _take(self, data: bytes) -> None:
         began, self._whole = self._between, None
         self._bare += len(data)
         try:
@@ -166,13 +177,16 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the response, or fail it if it is incomplete."""
-        self.alive = False
-        if self.receiver is None:
+        self.alive, receiver = False, self.receiver
+        if receiver is None:
             return
-        if exc is None and self._began and self._length is None:
-            self.receiver.answer_ended()  # a body without a length ends with its connection (RFC 9112, 6.3)
-        else:
-            self._fail(f"the connection was lost ({exc})" if exc else "it closed the connection")
+        try:
+            if exc is None and self._began and self._length is None:
+                receiver.answer_ended()  # a body without a length ends with its connection (RFC 9112, 6.3)
+            else:
+                self._fail(f"the connection was lost ({exc})" if exc else "it closed the connection")
+        except Exception as error:  # asyncio would only log it
+            receiver.answer_broke(error)
 
     def pause_writing(self) -> None:
         """Pause the request's body, because the replica reads slowly."""

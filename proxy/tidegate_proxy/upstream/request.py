@@ -62,6 +62,9 @@ class _Receiver:
         if not self.done.done():
             self.done.set_result(reason)
 
+    def answer_broke(self, error: Exception) -> None:
+        self.answer_failed(f"it cannot be read ({type(error).__name__})")
+
     def flush_answer(self) -> None:
         """Do nothing: nothing is sent on."""
 

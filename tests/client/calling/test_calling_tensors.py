@@ -106,7 +106,7 @@ def test_plain_json_is_equivalent() -> None:
         "inputs": [
             {"name": "A", "datatype": "FP32", "shape": [1, 2], "data": [1.5, 2.0]},
             {"name": "B", "datatype": "BYTES", "shape": [1], "data": ["ä"]},
-        ],
+        ]
     }
 
 

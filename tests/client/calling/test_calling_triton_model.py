@@ -22,12 +22,7 @@ from tests.proxy.rigs.tables import POOL, SERVER
 
 from .conftest import write_keyed
 
-CONTEXT = {
-    "parent_run_id": "0f",
-    "inference_server_name": SERVER,
-    "model_name": "versions",
-    "model_version": "1",
-}
+CONTEXT = {"parent_run_id": "0f", "inference_server_name": SERVER, "model_name": "versions", "model_version": "1"}
 
 
 @pytest.fixture(scope="module")

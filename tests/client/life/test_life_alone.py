@@ -101,10 +101,7 @@ def test_a_failed_load_is_reported_with_its_reason_before_the_timeout(life: Life
     ("message", "words"),
     [
         (errors.NotFoundError("no", why="'fraud' version 1 is not found"), "has not found it in its repository yet"),
-        (
-            errors.UnreachableError("no", why="'fraud' version 1 is not at ready state"),
-            "is still loading it",
-        ),
+        (errors.UnreachableError("no", why="'fraud' version 1 is not at ready state"), "is still loading it"),
         (errors.UnreachableError("the proxy cannot be reached", why="refused"), "refused"),
     ],
     ids=["unseen", "seen", "away"],

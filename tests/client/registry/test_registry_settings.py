@@ -15,8 +15,7 @@ TIMEOUT = "MLFLOW_HTTP_REQUEST_TIMEOUT"
 
 
 @given(
-    mine=st.dictionaries(st.sampled_from([SET, TIMEOUT]), st.sampled_from(["7", "900", "soon"])),
-    orders=st.randoms(),
+    mine=st.dictionaries(st.sampled_from([SET, TIMEOUT]), st.sampled_from(["7", "900", "soon"])), orders=st.randoms()
 )
 def test_calls_that_overlap_in_any_order_leave_the_environment_as_it_was(mine: dict[str, str], orders: Random) -> None:
     environ = dict(mine)

@@ -48,9 +48,7 @@ def test_a_download_is_not_written_through_a_link_that_others_laid(tmp_path: Pat
     assert (tmp_path / "mine").is_dir()
 
 
-def test_forged_records_and_a_deleted_run_do_not_hide_the_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_forged_records_and_a_deleted_run_do_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     def record(version: int, model: str = "m") -> bytes:
         message = {"what": "deploy", "model": model, "version": version, "who": "eve", "when": "2026-01-01T00:00:00Z"}
         return json.dumps(message).encode()

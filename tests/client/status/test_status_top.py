@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from rich.console import Console, Group
 from tidegate.cli.app import app
+from tidegate.cli.calls import end
 from tidegate.cli.top import _shown, _that_fit
 from tidegate.status import PlaneOverview
 from tidegate_contracts.whereabouts import WHEREABOUTS_PATH
@@ -83,6 +85,15 @@ def test_an_unreachable_plane_is_reported_and_hides_no_other(tmp_path: Path) -> 
         ("east", 1, False),
         ("west", 0, True),
     ]
+
+
+def test_a_proxy_that_refuses_the_credential_is_not_unreachable(capsys: pytest.CaptureFixture[str]) -> None:
+    error = "http://y/models: no credential was found"
+    refused = PlaneOverview(environment="", plane="", proxy="http://y", error=error, exit_code=3)
+    assert lines_of([refused])[0] == "http://y   refused"
+    with pytest.raises(typer.Exit):
+        end([refused], json=False)
+    assert capsys.readouterr().err.count("http://y") == 1
 
 
 def test_a_replica_with_unknown_contents_is_shown() -> None:

@@ -56,7 +56,7 @@ def test_why_shows_a_models_replicas_holders_waits_and_failures(tmp_path: Path) 
             assert text in message.stdout
         assert "proxy-a.1 (4 in flight)" in message.stdout
         assert "not while calls are in flight" in message.stdout
-        assert "now" in message.stdout
+        assert "10.0.0.1:8000: it is loaded and answers calls\n" in message.stdout
         assert "10.0.0.3:8000: it is requested, but not in memory yet: there is no room" in message.stdout
         assert "10.0.0.2:8000: version 4 failed (known since 2026-03-01 10:20:30" in message.stdout
         assert "no backend library" in message.stdout

@@ -37,6 +37,12 @@ def run(module: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.parametrize("module", ["eviction", "iac", "proxy"])
+def test_help_and_an_unknown_option_measure_nothing(module: str) -> None:
+    assert run(module, "--help").stdout.startswith(f"usage: python -m lab.bench.{module} ")
+    assert (run(module, "--helf").returncode, run(module, "--helf").stdout) == (2, "")
+
+
 def text_of(table: Table) -> str:
     console = Console(width=150, record=True, file=io.StringIO())
     console.print(table)

@@ -1,11 +1,14 @@
 import asyncio
 import logging
+from contextlib import suppress
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from tidegate_proxy.http.app_request import AppRequest
 from tidegate_proxy.http.request import HttpRequest
 from tidegate_proxy.routes import Route
+from tidegate_proxy.telemetry.records import CallLog
 
 from .running_proxy import (
     ENVELOPE,
@@ -26,6 +29,8 @@ from .upstream import Asked, Upstream, answering, echo, only, raw, reset, upstre
 
 pytestmark = pytest.mark.anyio
 slowly = answering(lambda asked: asked.body or b"none", seconds=0.1)
+CHUNKED, END = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"0\r\n\r\n"
+PASSING_ON = "answer_came", "_leave_connection", "answer_began", "_begin", "_end_answer", "flush_answer"
 cut_short = raw(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", end="closed")
 broken = Mock(side_effect=ZeroDivisionError("a defect"))
 
@@ -218,6 +223,50 @@ async def test_an_internal_error_in_the_next_request_leaves_the_call_in_progress
     await asyncio.sleep(0.05)
     go_on.set()
     assert (await caller.reply()).status == 200
+
+
+@pytest.mark.parametrize(("at", "first"), [("start", 200), ("_head", 500)])
+async def test_internal_errors_of_the_application_are_responses_in_their_turn(
+    here: RunningProxy, caller: Caller, monkeypatch: pytest.MonkeyPatch, at: str, first: int
+) -> None:
+    go_on = asyncio.Event()
+    here.replica.act = only("GET /v2 ", answering(b"{}", go_on=go_on))
+    await caller.send(request("/v2", method="GET"))
+    await until(lambda: here.replica.asked)
+    monkeypatch.setattr(AppRequest, at, broken)
+    await caller.send(request("/whoami", method="GET") * 2)
+    go_on.set()
+    async with asyncio.timeout(3):
+        assert [(await caller.reply()).status for _ in range(3)] == [first, 500, 500]
+
+
+@pytest.mark.parametrize("at", PASSING_ON)
+async def test_an_internal_error_while_a_response_is_passed_on_is_a_response_at_once(
+    here: RunningProxy, caller: Caller, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    if at not in ("answer_came", "_leave_connection"):
+        here.replica.act = raw(CHUNKED, END, pause=0.1) if at == "flush_answer" else raw(CHUNKED + END)
+    for _ in range(3):  # until the head of the response is cached
+        await caller.send(request())
+        assert (await caller.reply()).status == 200
+    monkeypatch.setattr(HttpRequest, at, broken)
+    await caller.send(request())
+    async with asyncio.timeout(3):
+        assert (await caller.reply()).status in (500, 502)
+    assert len(here.proxy.shared.open_calls) == 0
+
+
+@pytest.mark.parametrize(("place", "at"), [(HttpRequest, "_end_answer"), (CallLog, "wants")])
+async def test_an_internal_error_after_the_head_of_a_response_ends_the_connection(
+    here: RunningProxy, caller: Caller, monkeypatch: pytest.MonkeyPatch, place: type, at: str
+) -> None:
+    here.replica.act = raw(CHUNKED, END, pause=0.1)
+    monkeypatch.setattr(place, at, broken)
+    await caller.send(request())
+    with suppress(ConnectionError):
+        async with asyncio.timeout(3):
+            await caller.reader.read()
+    assert len(here.proxy.shared.open_calls) == 0
 
 
 async def test_a_defect_in_a_queued_call_affects_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

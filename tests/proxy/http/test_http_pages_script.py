@@ -41,8 +41,8 @@ class Browser:
         return json.loads(self.context.eval(f"JSON.stringify({expression})"))
 
     @property
-    def said(self) -> str:
-        return str(self.read("elements.said.textContent"))
+    def message(self) -> str:
+        return str(self.read("elements.message.textContent"))
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_models_are_shown_with_places_and_reasons_problems_first(browser: Browse
         ["model resident", "calm", "vision/main", *RESIDENT[:5], "3 waiting"],
         ["model cold", "cold", "vision/main", "cold", "", "", "", "", "no calls"],
     ]
-    assert browser.said.startswith("4 models that you may inspect in prod, as of 2")
+    assert browser.message.startswith("4 models that you may inspect in prod, as of 2")
     assert browser.read('rows("problems")') == [["warn", "2 models refused as busy", "alone", "two", WHY]]
 
 
@@ -185,7 +185,7 @@ def test_a_refresh_uses_the_key_and_the_same_url(browser: Browser) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "said", "left"),
+    ("status", "body", "message", "left"),
     [
         (401, '{"detail": "Send one."}', "Unknown token or API key. Send one.", 0),
         (403, '{"detail": "No rule."}', "No rule.", 0),
@@ -196,17 +196,17 @@ def test_a_refresh_uses_the_key_and_the_same_url(browser: Browser) -> None:
     ],
 )
 def test_the_page_shows_why_a_refresh_failed_and_keeps_old_data_unless_access_was_denied(
-    browser: Browser, status: int, body: str, said: str, left: int
+    browser: Browser, status: int, body: str, message: str, left: int
 ) -> None:
     browser.answers(200, models(model("there")))
     browser.run(SCRIPT)
     browser.answers(status, body)
     browser.look("tg_key")
     assert len(browser.read("shown()")) == left
-    assert browser.said.startswith(said)
-    age = re.search(r"The data below is from 2.* UTC, \d s ago\.$", browser.said)
+    assert browser.message.startswith(message)
+    age = re.search(r"The data below is from 2.* UTC, \d s ago\.$", browser.message)
     assert bool(age) is bool(left), "old data is marked as old"
-    assert browser.read("[elements.said.className, elements.models.className]") == ["bad", "old"]
+    assert browser.read("[elements.message.className, elements.models.className]") == ["bad", "old"]
     timers = browser.read("timers.length")
     browser.run("timers.pop()()")
     assert browser.read("timers.length") == timers, "the page always polls again later"

@@ -198,4 +198,4 @@ def test_a_page_with_a_mandatory_finding_ends_with_it_however_short_it_has_to_be
     text = page([changed([made("Service")], [made("Service")], findings=found)], "x")
     assert size(text) <= LIMIT
     plural = "s" if objects > 1 else ""
-    assert text.endswith(f"\n\n**⛔ This preview failed: {objects} mandatory guardrail finding{plural}.**\n")
+    assert text.endswith(f"\n\n**⛔ This preview failed: {objects:,} mandatory guardrail finding{plural}.**\n")

@@ -38,11 +38,7 @@ def change(price: Any) -> StackChange:
 @pytest.mark.parametrize(
     ("price", "costs", "headline"),
     [
-        (
-            PRICE,
-            "$4,429 → $5,110 (+$681)",
-            " · a month $4,429 → $5,110 (+$681)",
-        ),
+        (PRICE, "$4,429 → $5,110 (+$681)", " · a month $4,429 → $5,110 (+$681)"),
         (None, "2,190 device hours → 2,920 device hours (+730 device hours)", ""),
     ],
     ids=["priced", "not priced"],

@@ -8,13 +8,7 @@ import pytest
 
 from stacks.definition.base import byte_count, quantity_value
 from tests.cases import each, read_cases
-from tests.stacks.definition.examples import (
-    assert_refused,
-    edited_at,
-    own_rules,
-    problems,
-    sections,
-)
+from tests.stacks.definition.examples import assert_refused, edited_at, own_rules, problems, sections
 
 FOLDER = Path(__file__).parent
 VALIDATORS = read_cases(FOLDER / "validators.yaml")

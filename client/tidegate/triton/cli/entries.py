@@ -26,8 +26,7 @@ def new(
     source: Annotated[Path, Argument(help="The model's file, or a directory with a model.py.")],
     into: Annotated[Path, Option(help="The directory in which to create the entry.")] = Path("."),
     framework: Annotated[
-        str,
-        Option(autocompletion=_complete, help="The framework, if the suffix does not show it: onnx, python, …"),
+        str, Option(autocompletion=_complete, help="The framework, if the suffix does not show it: onnx, python, …")
     ] = "",
     input_: Annotated[
         Texts,

@@ -1,8 +1,11 @@
 """Simulations as tables and JSON."""
 
+import os
+import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
+from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
@@ -16,7 +19,15 @@ COUNTED: Final = ("requests", "hits", "busy", "too_large", "evictions", "policy_
 def about(trace: Trace) -> str:
     """Return one line about a trace."""
     long = duration(trace.seconds[-1])
-    return f"{len(trace):,} requests to {len(trace.models)} models ({decimal(trace.total_bytes)}) in {long}"
+    requests = f"{len(trace):,} request{'s' * (len(trace) != 1)}"
+    models = f"{len(trace.models):,} model{'s' * (len(trace.models) != 1)}"
+    return f"{requests} to {models} ({decimal(trace.total_bytes)}) in {long}"
+
+
+def console() -> Console:
+    """Return a console for tables. If the output is no terminal, it has 140 columns, or the number in COLUMNS."""
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 140
+    return Console(width=width, markup=False, highlight=False, emoji=False)
 
 
 def duration(seconds: float) -> str:

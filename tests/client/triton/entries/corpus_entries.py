@@ -15,11 +15,7 @@ GOOD, IGNORED, BAD, ELSEWHERE = KINDS = ("good", "ignored", "bad", "elsewhere")
 Files = Mapping[str, str | bytes | Path]
 """Contents, or the files and directories that contain them, by path in the entry."""
 MODEL = (CORPUS / "model.py").read_text("utf-8")
-MODELS = {
-    "onnxruntime": "model.onnx",
-    "openvino": "model.xml",
-    "pytorch": "model.pt",
-}
+MODELS = {"onnxruntime": "model.onnx", "openvino": "model.xml", "pytorch": "model.pt"}
 """The file of each kind of model. No backend of the test's Triton reads it."""
 TENSORS = """\
 input { name: "IN" data_type: TYPE_FP32 dims: [ 4 ] }

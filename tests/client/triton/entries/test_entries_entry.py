@@ -5,11 +5,7 @@ import pytest
 from tidegate.errors import UsageError
 from tidegate.findings import Severity, errors
 from tidegate.triton.entries.checks import check_entry
-from tidegate.triton.entries.entry import (
-    MAX_CONFIG_BYTES,
-    entries_in,
-    read_entry,
-)
+from tidegate.triton.entries.entry import MAX_CONFIG_BYTES, entries_in, read_entry
 
 from .corpus_entries import CONFIG, MODEL, entry
 

@@ -61,8 +61,7 @@ def sklearn_models() -> dict[str, Callable[[], Any]]:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["logistic", "texts", "forest", "gradient", "linear-svc", "two-targets", "clusters", "outliers", "scaler"],
+    "name", ["logistic", "texts", "forest", "gradient", "linear-svc", "two-targets", "clusters", "outliers", "scaler"]
 )
 def test_a_model_of_scikit_learn_answers_alike(name: str, tmp_path: Path) -> None:
     model = saved(sklearn_models()[name](), tmp_path / "model")

@@ -16,17 +16,15 @@ INTERNALS = (ROOT / "policies/eviction/INTERNALS.md").read_text("utf-8")
 
 
 def test_a_cause_leads_from_a_state_to_one_other() -> None:
-    assert max(Counter((step.before, step.cause) for step in TRANSITIONS).values()) == 1
-    assert all(step.before is not step.after for step in TRANSITIONS)
-    assert {step.cause for step in TRANSITIONS} == set(get_args(Cause))
+    assert max(Counter((before, cause) for before, cause, _ in TRANSITIONS).values()) == 1
+    assert all(before is not after for before, _, after in TRANSITIONS)
+    assert {cause for _, cause, _ in TRANSITIONS} == set(get_args(Cause))
 
 
 def test_only_a_load_takes_memory_and_only_freed_memory_gives_it_back() -> None:
-    taken = {
-        (step.cause, step.after) for step in TRANSITIONS if step.before not in HOLDS_ROOM and step.after in HOLDS_ROOM
-    }
+    taken = {(cause, to) for of, cause, to in TRANSITIONS if of not in HOLDS_ROOM and to in HOLDS_ROOM}
     assert taken == {("begun", State.LOADING), ("found", State.RESIDENT)}
-    given = {step.cause for step in TRANSITIONS if step.before in HOLDS_ROOM and step.after not in HOLDS_ROOM}
+    given = {cause for of, cause, to in TRANSITIONS if of in HOLDS_ROOM and to not in HOLDS_ROOM}
     assert given == {"freed", "lost"}
 
 

@@ -1,7 +1,4 @@
-"""Reads header blocks that are compressed by HPACK (RFC 7541).
-
-The library `hpack` takes several times as long for a block. Its tables are used here.
-"""
+"""Reads header blocks, which HPACK compresses (RFC 7541), with tables of the library `hpack`: its reader is slower."""
 
 from collections.abc import Callable
 from itertools import chain
@@ -16,15 +13,14 @@ from .frames import COMPRESSION_ERROR, ENHANCE_YOUR_CALM, Fields, Http2Error, Un
 _MOST_TABLE = HeaderTable.DEFAULT_SIZE  # Bytes of a dynamic table: this end announces no other limit.
 _MOST_RESIZES = 2  # Table size updates at the start of a block (RFC 7541, 4.2).
 _MOST_KEPT = 8192  # Bytes of cached blocks and their decoded fields.
-_LONGEST_KEPT = 4096  # The same for one block.
+_LONGEST_KEPT = 4608  # The same for one block.
 _KEPT_BYTES = 512  # Overhead of a cached block.
 _LONGEST_NUMBER = 5  # Bytes after the first one.
 
 
 class HeaderReader(Generic[Understood]):
-    """Decompresses the header blocks of one peer, and converts their fields with `parse_fields`.
-
-    `most_bytes` limits the fields of a block: names, values, and 32 bytes for each field (RFC 9113, 6.5.2).
+    """Reads the header blocks of one peer, and converts their fields with `parse_fields`. `most_bytes` limits the
+    fields of a block: names, values, and 32 bytes for each field (RFC 9113, 6.5.2).
 
     Peers often repeat a block byte by byte, so results are cached until the table that they refer to changes.
     """
@@ -48,20 +44,16 @@ class HeaderReader(Generic[Understood]):
             fields, is_same = self._decode(block)
         except (IndexError, HPACKDecodingError):
             raise Http2Error(COMPRESSION_ERROR, "the headers cannot be decompressed") from None
-        if not is_same:
-            self._forget()
+        size = len(block) + sum(map(len, chain(*fields))) + _KEPT_BYTES
+        is_kept = is_same and size <= _LONGEST_KEPT
+        if not is_same or (is_kept and self._kept_bytes + size > _MOST_KEPT):
+            self._kept.clear()
+            self._kept_bytes = 0
         found = self._parse_fields(fields)
-        if is_same and (size := len(block) + sum(map(len, chain(*fields)))) <= _LONGEST_KEPT:
-            self._kept_bytes += size + _KEPT_BYTES
-            if self._kept_bytes > _MOST_KEPT:
-                self._forget()
-                self._kept_bytes = size + _KEPT_BYTES
+        if is_kept:
+            self._kept_bytes += size
             self._kept[block] = found
         return found
-
-    def _forget(self) -> None:
-        self._kept.clear()
-        self._kept_bytes = 0
 
     def _decode(self, block: bytes) -> tuple[Fields, bool]:
         """Return a block's fields, and whether the table is the same as before."""

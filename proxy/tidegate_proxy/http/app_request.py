@@ -84,25 +84,25 @@ class AppRequest:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        if self._problem is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+        else:
+            self._end(*problem_answer(self._problem, self._request_id, keep_alive=self.keep_alive))
 
     async def _run(self) -> None:
         SENDER.set(self._caller)
         try:
             try:
-                if self._problem is not None:
-                    raise self._problem
                 await self._app(self._scope, _nothing, self._take)
             except Exception:  # Starlette re-raises an error after it has sent the response for it
                 if not self._is_whole:
                     raise
-            head = self._head()
+            answer = self._head(), self._body
         except Exception:  # Nothing was written yet: a partial response would look like a complete one.
             log.exception("%s failed with an internal error", self._scope["path"])
             problem = Problem(ProblemType.INTERNAL, "Internal error. Details are in the proxy's log.")
-            self._end(*problem_answer(problem, self._request_id, keep_alive=self.keep_alive))
-        else:
-            self._end(head, b"" if self._scope["method"] == "HEAD" else self._body)
+            answer = problem_answer(problem, self._request_id, keep_alive=self.keep_alive)
+        self._end(*answer)
 
     def _head(self) -> bytes:
         if not self._is_whole:
@@ -122,8 +122,8 @@ class AppRequest:
             self._is_whole = not message.get("more_body", False)
 
     def _end(self, head: bytes, body: bytes) -> None:
-        self._caller.write_out(head + body)
-        self._scope = {}  # the connection keeps this request until the next one: free the memory
+        self._caller.write_out(head if self._scope["method"] == "HEAD" else head + body)
+        self._scope, self._body = {}, b""  # the connection keeps this request until the next one: free the memory
         self.response_complete = True
         self._caller.ended(self)
 

@@ -93,8 +93,7 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_bare", "_began", "_between", "_ended", "_head", "_length", "_map", "_nominated", "_parser", "_room",
-        "_skipped", "_strange", "_whole", "alive", "idle_since", "keep", "receiver", "replica", "sock",
-        "transport",
+        "_skipped", "_whole", "alive", "idle_since", "keep", "receiver", "replica", "sock", "transport",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, replica: Home) -> None:
@@ -114,7 +113,6 @@ class Connection(asyncio.BufferedProtocol):
         self._bare = 0  # Bytes since the last part of a body, or since the beginning.
         self._began = False
         self._skipped = False
-        self._strange = False
         self._between = True
         self._ended = False
         self._whole: _Known | None = None
@@ -144,7 +142,8 @@ class Connection(asyncio.BufferedProtocol):
                     return
             self._take(data)
         except Exception as error:  # asyncio would only close the connection, which may have left its receiver
-            self.close()
+            if self.receiver in (None, receiver):  # otherwise the connection already has another call
+                self.close()
             receiver.answer_broke(error)
 
     def _take(self, data: bytes) -> None:
@@ -153,6 +152,8 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            if isinstance(why := error.__context__, Exception) and not isinstance(why, httptools.HttpParserError):
+                raise why from None  # a defect of the receiver, not of the response
             if not self._ended:
                 self._fail(f"its response is not valid HTTP ({type(error).__name__})")
                 return
@@ -219,7 +220,8 @@ class Connection(asyncio.BufferedProtocol):
         elif own == _LENGTH:
             self._length = int(value[LAST_DIGITS])
         elif own == _ENCODING:
-            self._strange = self._strange or self._length == -1 or value.lower() != b"chunked"
+            if self._length == -1 or value.lower() != b"chunked":
+                raise httptools.HttpParserError("its body has an unsupported transfer encoding")
             self._length = -1
         elif own == _CONNECTION and value not in PLAIN:
             self._nominated |= nominated(value)
@@ -229,8 +231,6 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._nominated:
             self._head, self._nominated = without(self._head, self._nominated), frozenset()
-        if self._strange:
-            raise ValueError("its body has an unsupported transfer encoding")
         status = self._parser.get_status_code()
         self._skipped = status < 200  # an interim response (100, 103), before the final one
         if self._skipped:

@@ -29,8 +29,8 @@ from .upstream import Asked, Upstream, answering, echo, only, raw, reset, upstre
 
 pytestmark = pytest.mark.anyio
 slowly = answering(lambda asked: asked.body or b"none", seconds=0.1)
-CHUNKED, END = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"0\r\n\r\n"
-PASSING_ON = "answer_came", "_leave_connection", "answer_began", "_begin", "_end_answer", "flush_answer"
+CHUNKED, END = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"2\r\n{}\r\n0\r\n\r\n"
+PASSING_ON = "answer_came", "_leave_connection", "answer_began", "_begin", "answer_data", "_end_answer", "flush_answer"
 cut_short = raw(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", end="closed")
 broken = Mock(side_effect=ZeroDivisionError("a defect"))
 
@@ -103,10 +103,15 @@ async def test_no_response_follows_a_truncated_one(here: RunningProxy, caller: C
     assert len(here.replica.asked) == 1
 
 
-async def test_the_answer_to_head_has_no_body_that_the_next_answer_would_follow(caller: Caller) -> None:
+@pytest.mark.parametrize(("path", "status"), [(f"/v2/models/{MODEL}", 405), ("/healthz", 405), ("/whoami", 500)])
+async def test_the_answer_to_head_has_no_body_that_the_next_answer_would_follow(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch, path: str, status: int
+) -> None:
+    if status == 500:
+        monkeypatch.setattr(AppRequest, "_head", broken)
     for _ in range(3):
-        await caller.send(request(f"/v2/models/{MODEL}", method="HEAD"))
-        assert (await caller.head())[0] == 405
+        await caller.send(request(path, method="HEAD"))
+        assert (await caller.head())[0] == status
         await caller.send(METADATA)
         assert (await caller.reply()).status == 200
 
@@ -225,9 +230,16 @@ async def test_an_internal_error_in_the_next_request_leaves_the_call_in_progress
     assert (await caller.reply()).status == 200
 
 
-@pytest.mark.parametrize(("at", "first"), [("start", 200), ("_head", 500)])
+@pytest.mark.parametrize(
+    ("at", "statuses"), [("start", [200, 500, 500]), ("_head", [500, 500, 500]), ("end_body", [200, 500])]
+)
 async def test_internal_errors_of_the_application_are_responses_in_their_turn(
-    here: RunningProxy, caller: Caller, monkeypatch: pytest.MonkeyPatch, at: str, first: int
+    here: RunningProxy,
+    caller: Caller,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    at: str,
+    statuses: list[int],
 ) -> None:
     go_on = asyncio.Event()
     here.replica.act = only("GET /v2 ", answering(b"{}", go_on=go_on))
@@ -237,12 +249,17 @@ async def test_internal_errors_of_the_application_are_responses_in_their_turn(
     await caller.send(request("/whoami", method="GET") * 2)
     go_on.set()
     async with asyncio.timeout(3):
-        assert [(await caller.reply()).status for _ in range(3)] == [first, 500, 500]
+        assert [(await caller.reply()).status for _ in statuses] == statuses
+    assert len([each for each in caplog.records if each.levelname == "ERROR"]) == statuses.count(500)
 
 
 @pytest.mark.parametrize("at", PASSING_ON)
 async def test_an_internal_error_while_a_response_is_passed_on_is_a_response_at_once(
-    here: RunningProxy, caller: Caller, monkeypatch: pytest.MonkeyPatch, at: str
+    here: RunningProxy,
+    caller: Caller,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    at: str,
 ) -> None:
     if at not in ("answer_came", "_leave_connection"):
         here.replica.act = raw(CHUNKED, END, pause=0.1) if at == "flush_answer" else raw(CHUNKED + END)
@@ -252,7 +269,9 @@ async def test_an_internal_error_while_a_response_is_passed_on_is_a_response_at_
     monkeypatch.setattr(HttpRequest, at, broken)
     await caller.send(request())
     async with asyncio.timeout(3):
-        assert (await caller.reply()).status in (500, 502)
+        assert (await caller.reply()).status == 500
+    assert "ZeroDivisionError: a defect" in caplog.text
+    assert here.pool.replicas[0].breaker.failures == 0
     assert len(here.proxy.shared.open_calls) == 0
 
 
@@ -267,6 +286,22 @@ async def test_an_internal_error_after_the_head_of_a_response_ends_the_connectio
         async with asyncio.timeout(3):
             await caller.reader.read()
     assert len(here.proxy.shared.open_calls) == 0
+
+
+async def test_a_defect_at_the_end_of_a_call_leaves_its_connection_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = asyncio.Event()
+    async with served(tmp_path, answering(go_on=go_on), concurrency=1) as here:
+        first = asyncio.ensure_future(here.ask())
+        await until(lambda: here.replica.asked)
+        second = asyncio.ensure_future(here.ask(seconds=3))
+        await until(lambda: here.proxy.shared.limiter.waiting == 1)
+        monkeypatch.setattr(CallLog, "wants", Mock(side_effect=[ZeroDivisionError("a defect"), False]))
+        go_on.set()
+        assert (await second).status == 200
+        await asyncio.wait([first])
+        assert (len(here.replica.asked), here.proxy.shared.limiter.in_flight) == (2, 0)
 
 
 async def test_a_defect_in_a_queued_call_affects_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

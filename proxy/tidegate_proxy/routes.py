@@ -32,12 +32,13 @@ class _ConfigLookup:
     _query_at: float = 0.0
     _querying: asyncio.Task[None] | None = None
     _why: str = "it was not queried yet"  # The cause if the fact is unknown.
+    is_old: bool = True  # Whether tables have changed since the last query began, or it failed.
 
     def _look(self, now: float, take: Callable[[bytes], None], seconds: float = ANSWER_SECONDS) -> None:
         """Query the configuration, unless a query runs or has just ended. It can take so many seconds. `take` reads the
         fact from the configuration, or raises ValueError."""
         if now >= self._query_at and self._querying is None:
-            self._query_at = now + self._pool.tunables.retry_seconds
+            self._query_at, self.is_old = now + self._pool.tunables.retry_seconds, False
             self._querying = asyncio.get_running_loop().create_task(self._query(take, seconds))
 
     async def _queried(self) -> None:
@@ -48,9 +49,9 @@ class _ConfigLookup:
         try:
             take(await self._configuration(seconds))
         except ValueError as error:
-            self._why = str(error)
+            self._why, self.is_old = str(error), True
         except Problem as problem:
-            self._why = problem.detail.rstrip(".")
+            self._why, self.is_old = problem.detail.rstrip("."), True
         finally:
             self._querying = None
 
@@ -112,12 +113,11 @@ class Sequences(_ConfigLookup):
     """Whether one model on one server keeps sequences."""
 
     known: bool | None = None  # None while unknown.
-    is_old: bool = False  # Whether tables have changed since the query.
 
     def ask_again(self) -> None:
-        """Query again in the background. The known value holds until then."""
-        self._look(monotonic(), self._take)
-        self.is_old = self._querying is None  # a query has just ended, so a later call queries again
+        """Query a known value again in the background. It holds until then."""
+        if self.known is not None:
+            self._look(monotonic(), self._take)
 
     async def find(self, seconds: float) -> bool | None:
         """Return whether the model keeps sequences. None if no replica responds within `seconds`. Requests that come
@@ -253,7 +253,7 @@ class Routes:
         for version in route.versions:
             pool = route.pool_of(version).config.name
             self.expected.setdefault((route.server, pool), []).append((route.name, version))
-        route.sequences.is_old = route.sequences.known is not None
+        route.sequences.is_old = True
 
     def by_source_text(self, text: bytes) -> Route | None:
         """Return the route of the model that has this text in the file."""

@@ -201,7 +201,8 @@ def forget(here: RunningProxy) -> None:
         while (idle := replica.take(monotonic())) is not None:
             idle.close()
     for route in here.proxy.config.routes.of_server(None):
-        route.sequences.known = False  # the proxy checks only occasionally whether the model has sequences
+        # The proxy checks only occasionally whether the model has sequences.
+        route.sequences.known = route.sequences.is_old = False
 
 
 def counts(here: RunningProxy) -> dict[str, Any]:

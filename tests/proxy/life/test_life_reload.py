@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -6,8 +7,8 @@ from tidegate_contracts import routing
 
 from lab.local_plane.proxy import write_tables
 
-from ..http.running_proxy import MODEL, RunningProxy, model, routing_table, running_proxy, served
-from ..http.upstream import answering, hang, only, upstream
+from ..http.running_proxy import MODEL, RIG, RunningProxy, model, routing_table, running_proxy, served
+from ..http.upstream import Act, answering, hang, only, replying, response, upstream
 
 pytestmark = pytest.mark.anyio
 
@@ -43,3 +44,30 @@ async def test_the_check_for_sequences_is_repeated_in_the_background(tmp_path: P
         async with asyncio.timeout(10):
             while not route.sequences.known:  # it is not repeated within a second
                 assert (await here.ask(seconds=2)).status == 200
+
+
+async def test_the_check_for_sequences_is_repeated_until_one_succeeds_that_began_after_the_last_change(
+    tmp_path: Path,
+) -> None:
+    go_on, config, often = asyncio.Event(), answering(b"{}"), replace(RIG, retry_seconds=0.1)
+    busy, late = replying(lambda _: response(status=503)), answering(b"{}", go_on=go_on)
+    async with upstream() as one, upstream() as two, running_proxy(tmp_path, one, two, tunables=often) as here:
+
+        async def ask_until_checked(act: Act) -> None:
+            one.act = two.act = only("GET", act)
+            before = checks()
+            async with asyncio.timeout(5):
+                while checks() == before:
+                    assert (await here.ask(seconds=2)).status == 200
+
+        def checks() -> int:
+            return sum(asked.line.startswith("GET") for replica in (one, two) for asked in replica.asked)
+
+        await ask_until_checked(config)
+        await take_over(here, routing_table((MODEL, "model-0")))
+        await ask_until_checked(busy)
+        await ask_until_checked(late)
+        await take_over(here, routing_table())
+        assert (await here.ask(seconds=2)).status == 200
+        go_on.set()
+        await ask_until_checked(config)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -25,7 +25,6 @@ from tritonclient.grpc.service_pb2_grpc import (
     add_GRPCInferenceServiceServicer_to_server,
 )
 
-from ..http.running_proxy import RIG as HTTP_RIG
 from ..http.running_proxy import RunningProxy, running_proxy
 from ..http.upstream import upstream
 from ..rigs.issuer import Issuer, issuer
@@ -267,7 +266,7 @@ def tables(
     return table, routing.AccessTable(issuers=(provider.entry,), rules=rules, rate_limit=limit)
 
 
-RIG = replace(HTTP_RIG, quiet_seconds=0.2, control_seconds=60.0)
+RIG = Tunables(quiet_seconds=0.2, control_seconds=60.0)
 """No load balancer has to notice that the proxy stops, and a slow machine processes few calls per second."""
 
 

@@ -59,8 +59,7 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
     async def count_for_caller(request: Request) -> None:
         """Count a possibly long response as its caller's, because little memory is for unauthenticated callers."""
         identity = await servers.identify(_credential(request))
-        if (caller := request.scope["caller"]).is_unknown:
-            caller.set_principal(identity.in_flight)
+        request.scope["caller"].set_principal(identity.in_flight)
 
     async def whereabouts(request: Request) -> Response:
         model = _model(request)

@@ -75,12 +75,13 @@ class AccountedConnection(asyncio.BufferedProtocol):
         self.transport = self.wire = _LOST
 
     def set_principal(self, holder: MemoryOwner) -> None:
-        """Count the connection as its caller's. Raises Problem, and then it stays unauthenticated."""
-        self.booking.move(self.memory.callers, holder)
-        self.is_unknown = False
+        """Count the connection as its first caller's. Raises Problem, and then it stays unauthenticated."""
+        if self.is_unknown:
+            self.booking.move(self.memory.callers, holder)
+            self.is_unknown = False
+            if self.is_bulk:  # it was queued among unauthenticated connections
+                self._have_turn_to_read()
         self.settle()
-        if self.is_bulk:  # it was queued among unauthenticated connections
-            self._have_turn_to_read()
 
     def settle(self) -> None:
         """Take it off the unauthenticated connections, unless one of its calls still is."""

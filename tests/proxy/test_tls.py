@@ -5,6 +5,7 @@ import ssl
 import struct
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,7 +61,7 @@ async def test_a_connection_without_a_hello_counts_and_is_closed_for_the_next(tm
 
 @pytest.mark.parametrize("seconds", [0.2, Tunables.hello_seconds])
 async def test_a_connection_without_tls_is_closed(tmp_path: Path, seconds: float) -> None:
-    async with over_tls(tmp_path, tunables=Tunables(hello_seconds=seconds)) as (here, _):
+    async with over_tls(tmp_path, tunables=replace(RIG, hello_seconds=seconds)) as (here, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", here.proxy.ports["http"])
         if seconds > 1:
             writer.write(b"GET / HTTP/1.1\r\n\r\n")

@@ -104,7 +104,7 @@ class CallerStream(Stream):
         known = identity and Reservation(self.shared.memory.callers, identity.in_flight)
         self.booking = known or guest.books()
         try:
-            if identity is not None and guest.is_unknown:
+            if identity is not None:
                 guest.set_principal(identity.in_flight)
             self.booking.set(CALL_BYTES + self.headers.size)
             if self.headers.credentials > 1:
@@ -122,10 +122,7 @@ class CallerStream(Stream):
     def set_principal(self, identity: Identity) -> None:
         """Count the call's memory for the identified caller. Raises Problem."""
         self.booking.move(self.shared.memory.callers, identity.in_flight)
-        if self._guest.is_unknown:
-            self._guest.set_principal(identity.in_flight)
-        else:
-            self._guest.settle()
+        self._guest.set_principal(identity.in_flight)
 
     def held_bytes(self) -> int:
         """Return how many bytes the proxy holds for the call, including the unread part of its response."""

@@ -109,9 +109,9 @@ def _number(block: bytes, at: int, mask: int) -> tuple[int, int]:
 
 def _string(block: bytes, at: int) -> tuple[bytes, int]:
     """Return the string at a position, and the position after it (5.2)."""
-    is_short = block[at] & 0x80
+    is_huffman = block[at] & 0x80
     length, at = _number(block, at, 0x7F)
     end = at + length
     if end > len(block):
         raise HPACKDecodingError
-    return (decode_huffman(block[at:end]) if is_short else block[at:end]), end
+    return (decode_huffman(block[at:end]) if is_huffman else block[at:end]), end

@@ -1,11 +1,12 @@
 import asyncio
 import re
+from dataclasses import replace
 
 import pytest
 from tidegate_proxy.settings import Tunables
 
 from ..test_paths import CONTROL, TRICKS
-from .running_proxy import BODY, KEY, MODEL, PATH, Caller, Reply, RunningProxy, request
+from .running_proxy import BODY, KEY, MODEL, PATH, RIG, Caller, Reply, RunningProxy, request
 from .upstream import raw
 
 pytestmark = pytest.mark.anyio
@@ -15,7 +16,7 @@ SMUGGLED = b"GET /v2/models/resnet/config HTTP/1.1\r\nHost: proxy\r\n\r\n"
 
 @pytest.fixture
 def tunables() -> Tunables:
-    return Tunables(linger_seconds=0.1)
+    return replace(RIG, linger_seconds=0.1)
 
 
 async def all_that_comes(caller: Caller, data: bytes, seconds: float = 5) -> bytes:
@@ -184,7 +185,7 @@ async def test_problem_texts_cannot_inject_headers(here: RunningProxy) -> None:
             assert "evil" not in str(await caller.head()).lower()
 
 
-@pytest.mark.parametrize("tunables", [Tunables(head_seconds=0.5)])
+@pytest.mark.parametrize("tunables", [replace(RIG, head_seconds=0.5)])
 async def test_a_caller_that_sends_a_head_too_slowly_is_disconnected(caller: Caller) -> None:
     answered = asyncio.ensure_future(caller.reply())
     for sign in b"POST / HTTP/1.1\r\nX: aaaaaaaaaaaaaaaaaaaaaaaaa":

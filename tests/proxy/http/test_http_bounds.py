@@ -1,6 +1,7 @@
 import asyncio
 import gzip
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,13 @@ from tidegate_proxy import kinds
 from tidegate_proxy.http import body
 from tidegate_proxy.http.request import HttpRequest
 from tidegate_proxy.problems import Problem, ProblemType
-from tidegate_proxy.settings import Tunables
 
 from .running_proxy import (
     ENVELOPE,
     KEY,
     MODEL,
     PATH,
+    RIG,
     Caller,
     RunningProxy,
     model,
@@ -230,7 +231,7 @@ async def test_a_caller_that_reads_late_gets_all_responses_in_order(here: Runnin
 
 
 async def test_a_connection_that_is_ended_is_cut_when_its_caller_takes_nothing(tmp_path: Path) -> None:
-    soon = Tunables(close_seconds=0.2)
+    soon = replace(RIG, close_seconds=0.2)
     async with served(tmp_path, answering(bytes(8_000_000)), request_timeout_seconds=1, tunables=soon) as here:
         caller = await deaf_caller(here)
         caller.send(request())

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -76,7 +77,7 @@ async def test_a_call_with_everything_cached_takes_at_most_this_many_instruction
             assert front.write.call_args.args[0].endswith(b'{"ok":1}')
             assert json.loads(behind.write.call_args.args[0].partition(b"\r\n\r\n")[2]) == json.loads(BODY)
         replica._idle.clear()
-    assert min(counts[CALLS:]) <= most  # a turn of the loop can also do other work
+    assert statistics.median(counts[CALLS:]) <= most  # a turn of the loop can also do other work
 
 
 async def test_short_writes_of_one_turn_go_out_together_and_before_anything_else() -> None:

@@ -2,15 +2,15 @@ import asyncio
 import gzip
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_proxy.kinds import KINDS
-from tidegate_proxy.settings import Tunables
 
-from .running_proxy import ENVELOPE, MODEL, PATH, Reply, RunningProxy, model, request, running_proxy, served
+from .running_proxy import ENVELOPE, MODEL, PATH, RIG, Reply, RunningProxy, model, request, running_proxy, served
 from .upstream import Asked, Upstream, answer, answering, only, raw, upstream
 
 pytestmark = pytest.mark.anyio
@@ -199,7 +199,7 @@ async def test_if_the_configuration_is_unavailable_the_response_has_the_reason(
 
 
 async def test_another_version_is_noticed_while_requests_go_on(tmp_path: Path) -> None:
-    act, often = Configured(champion="3"), Tunables(alias_seconds=0.1, retry_seconds=0.05)
+    act, often = Configured(champion="3"), replace(RIG, alias_seconds=0.1, retry_seconds=0.05)
     async with served(tmp_path, act, models=ALIASED, tunables=often) as here:
         assert versions(await here.ask()) == {(200, "3")}
         act.parameters = saying(champion="4")
@@ -217,7 +217,7 @@ async def test_another_version_is_noticed_while_requests_go_on(tmp_path: Path) -
 
 async def test_an_alias_stays_valid_for_a_limited_time_without_a_newer_response(tmp_path: Path) -> None:
     act = Configured(champion="3")
-    often = Tunables(alias_seconds=0.05, retry_seconds=0.05, alias_hold_seconds=3.0)
+    often = replace(RIG, alias_seconds=0.05, retry_seconds=0.05, alias_hold_seconds=3.0)
     async with served(tmp_path, act, models=ALIASED, tunables=often) as here:
         assert versions(await here.ask()) == {(200, "3")}
         act.status, asked = 500, act.asked

@@ -1,5 +1,6 @@
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,13 @@ import yaml
 from hypothesis import HealthCheck, assume, event, example, given, settings
 from hypothesis import strategies as st
 from tidegate_contracts import proxy_process, routing
-from tidegate_proxy.settings import Tunables
 from tidegate_proxy.targets import without_path
 
 from tests.counts import examples
 
 from ..rigs.tables import CALLER, MANY
 from ..test_paths import CONTROL, TRICKS
-from .running_proxy import BODY, ENVELOPE, KEY, MODEL, PATH, RunningProxy, request, served
+from .running_proxy import BODY, ENVELOPE, KEY, MODEL, PATH, RIG, RunningProxy, request, served
 
 pytestmark = pytest.mark.anyio
 AT = "/inference"
@@ -51,7 +51,7 @@ async def below(tmp_path: Path) -> AsyncIterator[RunningProxy]:
     )
     limit = routing.RateLimit(requests_per_minute=MANY, burst=MANY)
     access = routing.AccessTable(rules=(rule,), rate_limit=limit)
-    soon = Tunables(linger_seconds=0.01)
+    soon = replace(RIG, linger_seconds=0.01)
     async with served(tmp_path, models=MODELS, access=access, path=AT, tunables=soon) as running:
         yield running
 

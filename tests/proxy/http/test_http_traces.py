@@ -8,7 +8,7 @@ import pytest
 from tidegate_proxy.settings import Tunables
 from tidegate_proxy.telemetry import traces
 
-from .running_proxy import BODY, ENVELOPE, KEY, MODEL, PATH, RunningProxy, model, request, running_proxy, served
+from .running_proxy import BODY, ENVELOPE, KEY, MODEL, PATH, RIG, RunningProxy, model, request, running_proxy, served
 from .upstream import Upstream, reset, upstream
 
 pytestmark = pytest.mark.anyio
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"
 SAMPLED, NOT_SAMPLED = f"00-{TRACE}-{PARENT}-01", f"00-{TRACE}-{PARENT}-00"
-OFTEN, RARELY = Tunables(export_seconds=0.05), Tunables(export_seconds=60)
+OFTEN, RARELY = replace(RIG, export_seconds=0.05), replace(RIG, export_seconds=60)
 
 
 def traced(collector: Upstream | int, percent: int = 0, tunables: Tunables = OFTEN) -> dict[str, Any]:

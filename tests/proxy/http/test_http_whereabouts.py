@@ -1,12 +1,16 @@
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tidegate_contracts.whereabouts import VisibleModel, Whereabouts
 
 from ..rigs.tables import access_table
-from .running_proxy import MODEL, RunningProxy, request, served
+from . import running_proxy
+from .running_proxy import MODEL, RIG, RunningProxy, request
 
 pytestmark = pytest.mark.anyio
+served = partial(running_proxy.served, tunables=replace(RIG, index_fresh_seconds=0.0, index_rests=0.0))
 WHY = "unable to find backend library for backend 'onnxruntime'."
 INDEX = [
     {"name": MODEL, "version": "1", "state": "READY"},

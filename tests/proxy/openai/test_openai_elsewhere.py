@@ -2,12 +2,12 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tidegate_proxy.settings import Tunables
 
-from ..http.running_proxy import RunningProxy, request, running_proxy, served, until
+from ..http.running_proxy import RIG, RunningProxy, request, running_proxy, served, until
 from ..http.upstream import Act, Asked, Upstream, answering, head, only, raw, upstream
 from .tables import model, table
 
@@ -75,13 +75,13 @@ async def test_long_bodies_that_fail_at_one_time_are_one_failure(tmp_path: Path)
 
 
 async def test_an_old_failure_proves_nothing(tmp_path: Path) -> None:
-    given = {"table": table(MODELS), "body_limit_bytes": 8 << 20, "tunables": Tunables(untaken_seconds=0.0)}
+    given = {"table": table(MODELS), "body_limit_bytes": 8 << 20, "tunables": replace(RIG, untaken_seconds=0.0)}
     async with served(tmp_path, says(503, NOT_READY, "plain"), **given) as here:
         assert {(await here.ask(chat(size=2 << 20))).status for _ in range(3)} == {503}
 
 
 async def test_one_replica_proves_nothing_about_another(tmp_path: Path) -> None:
-    act, never = says(503, NOT_READY), Tunables(avoided_seconds=0.0)
+    act, never = says(503, NOT_READY), replace(RIG, avoided_seconds=0.0)
     async with (
         upstream(act) as one,
         upstream() as two,

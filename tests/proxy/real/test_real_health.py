@@ -60,7 +60,8 @@ async def test_loads_long_bodies_on_all_threads_and_index_queries_open_no_breake
     output = {"name": "OUTPUT", "parameters": {"binary_data": True}}
     body = json.dumps({"inputs": [tensor], "outputs": [output]}).encode()
     found = set[tuple[str, int]]()
-    table, often = routing_table(["echo"], grpc_port=polling.grpc_port), replace(RIG, index_seconds=0.1)
+    table = routing_table(["echo"], grpc_port=polling.grpc_port)
+    often = replace(RIG, index_seconds=0.1, index_rests=0.0)
     async with running_proxy(tmp_path / "proxy", polling.http_port, table=table, tunables=often) as here:
         [watch] = here.pool.watches.values()
         await until(lambda: "echo" in watch.loaded)

@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
@@ -11,7 +12,7 @@ from tidegate_proxy.problems import Problem, ProblemType
 from tidegate_proxy.settings import Tunables
 from tidegate_proxy.upstream.breaker import FAILURES, FIRST_PAUSE, LONGEST_PAUSE, SILENT, Breaker, Trial
 
-from ..http.running_proxy import RunningProxy, request, served, until
+from ..http.running_proxy import RIG, RunningProxy, request, served, until
 from ..http.upstream import answering, hang
 
 pytestmark = pytest.mark.anyio
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def tunables() -> Tunables:
-    return Tunables(check_seconds=60)  # Only calls open and close breakers.
+    return replace(RIG, check_seconds=60)  # Only calls open and close breakers.
 
 
 def opened(now: float = 0.0) -> Breaker:

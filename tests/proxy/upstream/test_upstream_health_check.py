@@ -3,6 +3,7 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from types import SimpleNamespace
@@ -49,7 +50,7 @@ async def readiness(here: RunningProxy, server: str = "vision") -> tuple[int, st
 async def test_a_proxy_without_cpu_time_does_not_treat_its_replicas_as_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    missed, often = list[str](), Tunables(check_seconds=0.1)
+    missed, often = list[str](), replace(RIG, check_seconds=0.1)
     monkeypatch.setattr(Breaker, "unanswered", lambda *given: missed.append(given[-1]))
     async with upstream() as one, upstream() as two, running_proxy(tmp_path, one, two, tunables=often):
         began = len(one.checked)
@@ -265,7 +266,7 @@ async def test_the_grpc_port_shows_whether_a_replica_is_busy_or_hung(tmp_path: P
 
 
 async def test_a_replica_with_a_hung_http_server_is_detected_and_used_again_when_it_recovers(tmp_path: Path) -> None:
-    async with before_grpc(tmp_path, tunables=Tunables(excused_seconds=2.0)) as here:
+    async with before_grpc(tmp_path, tunables=replace(RIG, excused_seconds=2.0)) as here:
         await until(lambda: is_unresponsive(here), 2.0 + KNOWN_SECONDS)
         checked = len(here.replica.checked)
         await until(lambda: len(here.replica.checked) > checked + 1, 5)

@@ -18,7 +18,7 @@ WHY = "Invalid argument: unable to find backend library for backend 'onnxruntime
 READY = {"name": MODEL, "version": "1", "state": "READY"}
 BROKEN = {"name": MODEL, "version": "2", "state": "UNAVAILABLE", "reason": WHY}
 ASK = request(f"{WHEREABOUTS_PATH}/{MODEL}", method="GET")
-OFTEN = replace(RIG, index_seconds=0.05)
+OFTEN = replace(RIG, index_seconds=0.05, index_fresh_seconds=0.0, index_rests=0.0)
 SOON = replace(OFTEN, unexplained_seconds=0.1)
 
 

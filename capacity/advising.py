@@ -42,8 +42,7 @@ def print_advice(definition: Path, name: str | None, prometheus: str, hours: flo
     if not prometheus:
         raise CommandError("Add the Prometheus to read: --prometheus <url> (--hours 24).", WRONG_INPUT)
     matchers = ",".join(filter(None, [f'namespace="{stack.namespace}"', match]))
-    for line in list(lines_of(platform, stack, read_samples(prometheus, matchers, hours), share)):
-        print(line)
+    print(*lines_of(platform, stack, read_samples(prometheus, matchers, hours), share), sep="\n")
 
 
 def lines_of(definition: Definition, stack: Stack, recorded: Recorded, target: float = TARGET) -> Iterator[str]:
@@ -89,7 +88,8 @@ def _of_pool(definition: Definition, subject: PoolUnderReview, advice: Advice, t
         yield f"  note     {advice.remark}"
     planes = sum(each.environment.name == subject.stack.environment.name for each in definition.stacks)
     if advice.kind == "fewer replicas" and planes > 1:
-        yield "  note     This changes every data plane of the environment. First run `tidegate advise` for each."
+        again = tidegate("advise", definition.file)
+        yield f"  note     This changes every data plane of the environment. First run `{again}` for each."
 
 
 def _expected(each: Figures) -> str:

@@ -12,7 +12,7 @@ from .simulations import Figures
 from .slices import gpu_hours
 
 _FEW_CALLS = 1000
-_SHORT_SECONDS = 20 * 3600  # Of a day's calls, the first and the last one are less than a day apart.
+_DAY_SECONDS = 24 * 3600
 
 
 def table(rows: Sequence[Row], found: Row | None, hours: float, price: Price | None) -> Table:
@@ -33,10 +33,11 @@ def table(rows: Sequence[Row], found: Row | None, hours: float, price: Price | N
     return made
 
 
-def too_few(calls: float, seconds: float) -> list[str]:
-    """Return a warning if traffic is too little to decide about slices."""
-    is_little = calls < _FEW_CALLS or seconds < _SHORT_SECONDS
-    return [f"Too little traffic: record at least a day and {_FEW_CALLS:,} calls before you decide."] * is_little
+def too_few(calls: float, seconds: float | None = None) -> list[str]:
+    """Return a warning if traffic is too little to decide about slices. A trace does not show its whole period."""
+    enough = {"a day": seconds is None or seconds >= _DAY_SECONDS, f"{_FEW_CALLS:,} calls": calls >= _FEW_CALLS}
+    least = " and ".join(what for what, is_enough in enough.items() if not is_enough)
+    return [f"Too little traffic: record at least {least} before you decide."] if least else []
 
 
 def _of_callers(found: Figures, hours: float) -> list[str]:

@@ -68,12 +68,8 @@ def make_plan(trace: Path, definition: Path, target: str, gpu: str | None, stack
     found = best(rows, basis.target)
     title = f"{escaped(trace.name)}: {about(basis.trace)}; target {percent(basis.target)} warm"
     hours = max(basis.trace.seconds[-1], 60.0) / 3600
-    to = console()
-    to.print(title)
-    to.print(table(rows, found, hours, basis.price))
-    print(*_notes(basis), sep="\n")
-    print()
-    print(*_sentences(basis, rows, found), sep="\n")
+    console().print(title, table(rows, found, hours, basis.price))
+    print(*_notes(basis), "", *_sentences(basis, rows, found), sep="\n")
     if found is None:
         raise CommandError(
             f"No answer with up to {MOST_GPUS} GPUs meets --target {target} and refuses at most "
@@ -161,7 +157,7 @@ def _notes(basis: _Basis) -> list[str]:
     else:
         notes.append(f"The inventory has no price of {basis.gpu.name}, so the table has only GPU-hours.")
     notes.append("The first load of each model is not counted: every simulation starts with empty slices.")
-    notes += too_few(len(basis.trace), basis.trace.seconds[-1])
+    notes += too_few(len(basis.trace))
     wait, longest = basis.loading.wait_seconds, max(model.load_seconds for model in basis.trace.models)
     if wait != LOADING.wait_seconds:
         notes.append(f"Planned pools have `waitSeconds: {wait}`, because the longest load takes {longest:.0f} s.")

@@ -17,7 +17,7 @@ def console(*, stderr: bool = False) -> "Console":
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() or "COLUMNS" in os.environ else _WIDTH
+    width = None if stream.isatty() or os.environ.get("COLUMNS", "").isdigit() else _WIDTH
     return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
 
 

@@ -152,3 +152,7 @@ class Definition:
     @property
     def file(self) -> str:
         return self.document.file
+
+    def known_as(self, file: str) -> Self:
+        """Return this definition, read from a copy, with the original's file in commands to copy."""
+        return replace(self, stacks=tuple(replace(stack, definition=file) for stack in self.stacks))

@@ -1,5 +1,6 @@
 """Waits for an engine's command, or for existing objects, and meanwhile prints what is not ready yet, and why."""
 
+import math
 import os
 import signal
 import subprocess
@@ -46,7 +47,7 @@ def run_watched(
     hold: RolloutLease,
     objects: Sequence[KubernetesObject] = (),
     *,
-    seconds: float = 0,
+    seconds: float = math.inf,
     stdin: str = "",
 ) -> str | None:
     """Run a command until it ends. Return None if it succeeded, else its output, or why it could not succeed.

@@ -42,9 +42,8 @@ def run() -> None:
 
 def _declare() -> None:
     config = pulumi.Config()
-    definition = read_definition(
-        os.environ.get("TIDEGATE_READ_FROM") or config.get("definition") or "stacks/inference.yaml"
-    )
+    file = config.get("definition") or "stacks/inference.yaml"
+    definition = read_definition(os.environ.get("TIDEGATE_READ_FROM") or file).known_as(file)
     stack = _stack(definition, config.require("environment"), config.require("dataPlane"))
     render_to = config.get("renderTo")
     _check_name(stack, render_to)

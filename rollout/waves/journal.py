@@ -121,7 +121,7 @@ class Journal:
         if not self.definition_file.is_file():
             lost = f"{escaped(str(self.definition_file))} is gone"
             raise CommandError(f"{lost}, so rollout {self.number} cannot continue.")
-        return read_definition(self.definition_file)
+        return read_definition(self.definition_file).known_as(self.record.definition)
 
     def log(self, plane: str) -> Path:
         return self.folder / "logs" / f"{plane}.log"

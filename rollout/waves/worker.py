@@ -127,8 +127,7 @@ def _up(task: Task) -> None:
     from ..kubectl import Kubectl
     from .plan import stacks_of
 
-    read_from = Path(task.read_from)
-    definition = read_definition(read_from)
+    definition = read_definition(task.read_from).known_as(task.definition)
     stack = stacks_of(definition, task.environment)[task.plane]
     Kubectl(stack.data_plane.context_name).query_ahead()
 
@@ -138,7 +137,7 @@ def _up(task: Task) -> None:
     engine = find_engine(task.engine)
     [rendered] = engine.render([stack], definition)
     preflight.ensure_ready(stack.data_plane.context_name, [(stack, rendered.objects)], keep_going=task.keep_going)
-    bundle = Bundle(stack, rendered, definition.lock, Path(task.definition), read_from)
+    bundle = Bundle(stack, rendered, definition.lock, Path(task.definition), Path(task.read_from))
     if not engine.up(bundle, wait=False):
         print(f"Nothing changed: {stack.name} is as declared.")
 

@@ -207,12 +207,15 @@ def test_slices_that_nothing_needs_are_to_be_given_back(tmp_path: Path, computed
     """But not those that compute, or of which that is unknown."""
     given, few = tree(dict.fromkeys(SMALL, "1G")), trace(dict.fromkeys(SMALL, (GB, 10.0)), 25, 30.0)
     given["servers"][0]["pools"][0]["replicas"] = 3
+    given["dataPlanes"].append({**given["dataPlanes"][0], "name": "other", "context": "other"})
     found, made = read_definition(write(tmp_path, given)), Made()
     calls(made, dict.fromkeys(SMALL, 1000.0), late=5.0, waited=50.0)
     work(made, "ant", queued=1.0, computed=computed)
     subject, advice = advice_for(found, made, few)
     assert (advice.kind, advice.change) == (kind, {} if kind == "nothing" else subject.change(replicas=2))
     assert kind == "nothing" or "It frees 1 × MIG 1g.10gb (mixed), 730 device hours a month." in advice.remark
+    text = "\n".join(lines_of(found, found.stacks[0], Recorded(made.samples(), few)))
+    assert (f"First run `tidegate advise {found.file}` for each." in text) == (kind == "fewer replicas")
 
 
 def test_nothing_is_advised_without_measurements(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from capacity.advising import lines_of, subjects
+from capacity.lines import too_few
 from capacity.pressures import Pressures
 from capacity.recorded import read_samples
 from capacity.samples import Recorded
@@ -112,6 +113,16 @@ def test_a_pool_in_trouble_is_advised(here: Definition, server: Prometheus) -> N
     assert "memory   short" in ran.stdout
     assert "advice   a larger slice:" in ran.stdout
     assert "(the same calls, simulated)" in ran.stdout
+    assert "Too little traffic: record at least a day before you decide." in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("calls", "seconds", "least"),
+    [(1000, 24 * 3600, ""), (999, 24 * 3600, "1,000 calls"), (56, 81, "a day and 1,000 calls")],
+)
+def test_too_little_traffic_is_reported_with_the_least_to_record(calls: int, seconds: float, least: str) -> None:
+    warning = f"Too little traffic: record at least {least} before you decide."
+    assert too_few(calls, seconds) == ([warning] if least else [])
 
 
 def test_advice_without_a_trace_gives_the_reason_for_no_simulation(here: Definition) -> None:

@@ -173,5 +173,5 @@ def test_a_plain_pulumi_up_reports_the_command_that_moves_the_state(site: Site) 
     site.edit(*PLANE)
     ended = site._by_hand("pulumi", "preview", "--stack", "dev-lab", "--non-interactive", ok=False)
     assert "dev on lab is now dev on west-1. First move Pulumi's state to that name: " in ended.text
-    assert " --cluster tests --stack dev-west-1 --engine pulumi" in ended.text
+    assert f"tidegate up {site.definition} --cluster tests --stack dev-west-1 --engine pulumi" in ended.text
     assert standing(site) == before

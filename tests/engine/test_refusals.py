@@ -62,19 +62,35 @@ def test_pulumi_refuses_a_wrong_configuration_and_changes_no_object(
     assert not [urn for urn in before ^ {one["urn"] for one in project.state(stack)} if "kubernetes:" in urn]
 
 
+def refused_by_the_program(
+    folder: Path, patch: pytest.MonkeyPatch, stack: str, configuration: Mapping[str, str], edit: tuple[str, str]
+) -> str:
+    """Run the program without the engine, and return its refusal as words with one space between them."""
+    (folder / "stacks").mkdir()
+    text = (ROOT / "stacks/inference.yaml").read_text("utf-8")
+    (folder / "stacks/inference.yaml").write_text(text.replace(*edit), "utf-8")
+    patch.chdir(folder)
+    patch.setattr(pulumi, "get_stack", lambda: stack)
+    patch.setattr(pulumi.runtime, "is_dry_run", lambda: False)
+    patch.setattr(pulumi, "Config", partial(pulumi.Config, "tidegate"))
+    patch.setenv("PULUMI_CONFIG", json.dumps({f"tidegate:{key}": value for key, value in configuration.items()}))
+    with pytest.raises((pulumi.RunError, pulumi.ConfigMissingError)) as caught:
+        run()
+    return " ".join(str(caught.value).split())
+
+
 @refusals
 def test_the_program_refuses_it_with_the_same_words_without_the_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     stack: str, configuration: Mapping[str, str], edit: tuple[str, str], says: str,
 ) -> None:  # fmt: skip
-    (tmp_path / "stacks").mkdir()
-    text = (ROOT / "stacks/inference.yaml").read_text("utf-8")
-    (tmp_path / "stacks/inference.yaml").write_text(text.replace(*edit), "utf-8")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(pulumi, "get_stack", lambda: stack)
-    monkeypatch.setattr(pulumi.runtime, "is_dry_run", lambda: False)
-    monkeypatch.setattr(pulumi, "Config", partial(pulumi.Config, "tidegate"))
-    monkeypatch.setenv("PULUMI_CONFIG", json.dumps({f"tidegate:{key}": value for key, value in configuration.items()}))
-    with pytest.raises((pulumi.RunError, pulumi.ConfigMissingError)) as caught:
-        run()
-    assert says in " ".join(str(caught.value).split())
+    assert says in refused_by_the_program(tmp_path, monkeypatch, stack, configuration, edit)
+
+
+def test_a_command_to_copy_has_the_configured_definition_not_a_rollouts_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEGATE_READ_FROM", "stacks/inference.yaml")
+    configuration = {**CONFIGURED, "definition": "own/platform.yaml"}
+    says = refused_by_the_program(tmp_path, monkeypatch, "dev-lab", configuration, RENAMED)
+    assert says.endswith(" tidegate up own/platform.yaml --cluster eks-lab --stack dev-labs --engine pulumi")

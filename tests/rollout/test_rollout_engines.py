@@ -406,6 +406,10 @@ def test_existing_objects_are_awaited_until_they_are_ready(
     failing, hold = [sys.executable, "-c", "print('not ready, timed out'); raise SystemExit(1)"], RolloutLease("ns")
     for seconds, why in ((600, "not ready, timed out\n"), (0, "not everything became ready in time:\n")):
         assert (watched.run_watched(failing, cluster, hold, rendered.objects, seconds=seconds) or "").startswith(why)
+    lacks += [["StatefulSet small-main: 0 of 1 pods are new"]] * 1000
+    assert watched.run_watched(failing, cluster, hold, rendered.objects) == "not ready, timed out\n", (
+        "without a timeout"
+    )
 
 
 def test_a_command_whose_lease_is_lost_is_killed_without_output(tmp_path: Path) -> None:

@@ -100,7 +100,9 @@ def test_a_rollout_keeps_what_it_rolls_out(made: Made, definition: Path, edit: C
     journal = made()
     edit("replicas: 1", "replicas: 2")
     assert journal.definition_file.read_bytes() == before
-    assert journal.definition().stacks[0].platform.servers[0].pools[0].replicas == 1
+    stack = journal.definition().stacks[0]
+    assert (stack.platform.servers[0].pools[0].replicas, stack.definition) == (1, journal.record.definition)
+    assert stack.definition != str(journal.definition_file), "commands to copy have the original's path"
     assert (journal.definition_file.parent / "images.lock").read_text("utf-8") == "images: []\n"
 
 

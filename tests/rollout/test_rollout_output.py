@@ -80,6 +80,9 @@ def test_a_rendering_that_stopped_half_way_is_completed_by_the_next(
 @pytest.mark.parametrize("console", [terminal.console, output.console, report.console])
 def test_output_without_a_terminal_has_the_columns_of_the_variable(monkeypatch: Patch, console: Any) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
-    assert console().width >= 120
+    assert (width := console().width) >= 120
+    for unset in ("", "wide"):
+        monkeypatch.setenv("COLUMNS", unset)
+        assert console().width == width
     monkeypatch.setenv("COLUMNS", "77")
     assert console().width == 77

@@ -30,7 +30,7 @@ from pathlib import Path
 import rollout.engines
 import rollout.preflight
 from rollout.render import render
-from stacks.command import CommandError
+from stacks.command import CommandError, for_stack
 
 class Engine:
     name, title = "stand-in", "Stand-in 1.0"
@@ -43,6 +43,7 @@ class Engine:
         assert (bundle.definition.name, bundle.read_from.name) == ("known-as.yaml", "two.yaml")
         print("creating things in", bundle.stack.data_plane.name)
         print("on standard error", file=sys.stderr)
+        print("run", for_stack("up", bundle.stack))
         what = os.environ["STAND_IN"]
         if what == "fails":
             raise CommandError("stack prod-east is not up:\\nexceeded quota: gpus")
@@ -114,16 +115,17 @@ def bring(task: Task, tmp_path: Path) -> Bring:
 
 def test_an_engines_output_is_shown_line_by_line_and_kept(bring: Bring, stand_in: Behave, tmp_path: Path) -> None:
     stand_in("stands")
-    assert bring()[:2] == ["creating things in east", "on standard error"]
+    command = "tidegate up elsewhere/known-as.yaml --cluster east --stack prod-east"
+    assert bring()[:3] == ["creating things in east", "on standard error", f"run {command}"]
     log = (tmp_path / "logs" / "east.log").read_text("utf-8")
-    assert log.startswith("creating things in east\non standard error\nNothing changed: prod-east")
+    assert log.startswith(f"creating things in east\non standard error\nrun {command}\nNothing changed: prod-east")
 
 
 @pytest.mark.parametrize(
     ("what", "says"),
     [
         ("fails", r"^stack prod-east is not up:\nexceeded quota: gpus$"),
-        ("crashes", r"^on standard error \(exit code 9; .*logs/east\.log\)$"),
+        ("crashes", r"^run tidegate up .* \(exit code 9; .*logs/east\.log\)$"),
     ],
 )
 def test_why_an_engine_failed_arrives_in_full(bring: Bring, stand_in: Behave, what: str, says: str) -> None:

@@ -33,7 +33,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def console(*, stderr: bool = False) -> Console:
     """Return a console that prints texts unchanged: no markup, no emoji codes, no highlighting."""
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() or "COLUMNS" in os.environ else WIDTH
+    width = None if stream.isatty() or os.environ.get("COLUMNS", "").isdigit() else WIDTH
     return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
 
 

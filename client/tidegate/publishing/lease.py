@@ -28,14 +28,13 @@ class Lease:
     """The lease of one model. Its holder renews it at each beat."""
 
     def __init__(
-        self, store: Store, folder: str, model: str, who: str, expiry_seconds: float = 60.0, beat_seconds: float = 10.0
+        self, store: Store, folder: str, model: str, who: str, expiry_seconds: float, beat_seconds: float
     ) -> None:
         self._store, self._folder, self._model = store, folder, model
         self.expiry_seconds, self._beat_seconds = expiry_seconds, beat_seconds
         since = datetime.now(UTC).isoformat(timespec="seconds")
-        self._text = (
-            f"{who} has been publishing since {since} (process {os.getpid()} on {socket.gethostname()})".encode()
-        )
+        process = f"process {os.getpid()} on {socket.gethostname()}"
+        self._text = f"{who} has been publishing since {since} ({process})".encode()
         self._number, self._renewed, self._lost = 0, 0.0, False
 
     @contextmanager

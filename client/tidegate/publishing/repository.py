@@ -5,7 +5,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -128,12 +128,12 @@ class Repository:
                 yield f"{path} is missing, but version {owner} needs it"
 
     @contextmanager
-    def lock(self, model: str, who: str, **times: float) -> Iterator[None]:
-        """Lock a model, which all following methods require. Raises BusyError, which names the holder. If a process
-        dies, its lock expires within a minute, or after the `times` of the lease."""
-        lease = Lease(self._store, f"{STATE}/{self._store.root}/{checked_model(model)}/lease", model, who, **times)
-        with ExitStack() as held:
-            held.enter_context(lease.held())
+    def lock(self, model: str, who: str, *, expiry_seconds: float = 60.0, beat_seconds: float = 10.0) -> Iterator[None]:
+        """Lock a model, which all following methods require. Raises BusyError, which names the holder. The lock of
+        a process that dies expires."""
+        folder = f"{STATE}/{self._store.root}/{checked_model(model)}/lease"
+        lease = Lease(self._store, folder, model, who, expiry_seconds, beat_seconds)
+        with lease.held():
             self._leases[model] = lease
             try:
                 self._store.clean(model)

@@ -50,10 +50,10 @@ class EvictionService:
         footprints: Footprints,
         incarnation: str,
         chance: Callable[[], float] = random.random,
-        look_seconds: float = 1.0,
+        most_look_seconds: float = 1.0,
         after_defect_seconds: float = 1.0,
     ) -> None:
-        """An acquire of a cold model waits at most `look_seconds` for a read of its files, then uses the last one."""
+        """For a read of a cold model's files, an acquire waits at most `most_look_seconds`, then uses the last read."""
         self.settings = settings
         self.counts = Counts()
         self.footprints = footprints
@@ -63,7 +63,8 @@ class EvictionService:
         self._catalog = Catalog(settings)
         self._seen: Mapping[str, ModelFiles] = {}
         self._specs: dict[str, ModelSpec] = {}
-        self._chance, self._look_seconds, self._after_defect_seconds = chance, look_seconds, after_defect_seconds
+        self._chance, self._after_defect_seconds = chance, after_defect_seconds
+        self._most_look_seconds = most_look_seconds
         self._measures = True
         self._wake = asyncio.Event()
         self._looking = asyncio.Lock()
@@ -141,7 +142,7 @@ class EvictionService:
         if self.residency.state(request.model) in _TO_LOOK_AT:
             begun = monotonic()
             wait = self.settings.wait_seconds if wait is None else wait
-            await self._look_at(request.model, max(LOOK_LEAST_SECONDS, min(self._look_seconds, wait)))
+            await self._look_at(request.model, max(LOOK_LEAST_SECONDS, min(self._most_look_seconds, wait)))
             spent = monotonic() - begun
             wait, room = max(0.0, wait - spent), None if room is None else max(0.0, room - spent)
         spare = bool(request.spare)

@@ -26,7 +26,7 @@ def about(trace: Trace) -> str:
 
 def console() -> Console:
     """Return a console for tables. If the output is no terminal, it has 140 columns, or the number in COLUMNS."""
-    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 140
+    width = None if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit() else 140
     return Console(width=width, markup=False, highlight=False, emoji=False)
 
 

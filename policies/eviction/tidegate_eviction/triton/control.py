@@ -31,19 +31,19 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TritonTimes:
-    """How long the policy waits for a Triton, in seconds."""
+    """How long the policy waits for a Triton."""
 
-    call: float = 10.0  # The timeout of a call that changes nothing.
-    reading: float = 5.0  # The timeout of a reading of memory.
-    nothing: float = 60.0  # A load without a response that the index does not show has failed after this time.
-    unload: float = 350.0  # The timeout of an unload: requests in flight end first (SageMaker's figure).
-    ignored: float = 20.0  # A model that is still ready after this time was not unloaded.
-    patience: float = 20.0  # After this time without a response, the index is also read.
-    blind: float = 30.0  # After this time without a reading, memory counts as unreadable.
-    again: float = 2.0  # Between attempts to control Triton.
-    restart: float = 10.0  # Between attempts to request its restart.
-    index: float = 10.0  # Between reads of the index. A model that two of them lack has vanished.
-    sure: float = 1.0  # After this time, the index shows an unload that a predecessor just ordered.
+    call_seconds: float = 10.0  # The timeout of a call that changes nothing.
+    reading_seconds: float = 5.0  # The timeout of a reading of memory.
+    unseen_load_seconds: float = 60.0  # After this time, a load without a response or an index entry has failed.
+    unload_seconds: float = 350.0  # The timeout of an unload: requests in flight end first (SageMaker's figure).
+    ignored_unload_seconds: float = 20.0  # A model that is still ready after this time was not unloaded.
+    silent_call_seconds: float = 20.0  # After this time without a response, the index is also read.
+    unreadable_seconds: float = 30.0  # After this time without a reading, memory counts as unreadable.
+    retry_seconds: float = 2.0  # Between attempts to control Triton.
+    restart_retry_seconds: float = 10.0  # Between attempts to request its restart.
+    index_interval_seconds: float = 10.0  # Between reads of the index. A model that two of them lack has vanished.
+    settled_seconds: float = 1.0  # After this time, the index shows an unload that a predecessor just ordered.
 
 
 class ServerCallError(Exception):
@@ -111,9 +111,9 @@ class TritonControl:
             try:
                 self._channel = self._open()
                 self._stub = service_pb2_grpc.GRPCInferenceServiceStub(self._channel)
-                async with asyncio.timeout(self.times.call):
+                async with asyncio.timeout(self.times.call_seconds):
                     await self._channel.channel_ready()
-                if (await self._call("ServerLive", messages.ServerLiveRequest(), self.times.call)).live:
+                if (await self._call("ServerLive", messages.ServerLiveRequest(), self.times.call_seconds)).live:
                     return
                 why = f"Triton at {self.address} reports that it is not alive"
             except TimeoutError:
@@ -139,7 +139,7 @@ class TritonControl:
 
     async def index(self) -> ModelIndex:
         """Return the repository index. Raises ServerCallError."""
-        answer = await self._call("RepositoryIndex", messages.RepositoryIndexRequest(), self.times.call)
+        answer = await self._call("RepositoryIndex", messages.RepositoryIndexRequest(), self.times.call_seconds)
         models: dict[str, tuple[VersionState, ...]] = {}
         for each in answer.models:
             found = (VersionState(int(each.version), each.state, each.reason),) if each.version else ()
@@ -148,7 +148,7 @@ class TritonControl:
 
     async def served(self) -> dict[str, tuple[int, ...]]:
         """Return the served models and versions, even of removed directories. Raises ServerCallError."""
-        answer = await self._call("ModelStatistics", messages.ModelStatisticsRequest(), self.times.call)
+        answer = await self._call("ModelStatistics", messages.ModelStatisticsRequest(), self.times.call_seconds)
         versions: dict[str, tuple[int, ...]] = {}
         for each in answer.model_stats:
             versions[each.name] = tuple(sorted((*versions.get(each.name, ()), int(each.version))))
@@ -264,7 +264,7 @@ class IndexWatcher:
                     # During the call, it can be the result of an earlier load.
                     if failed > 2 and call is None:
                         return why
-                if monotonic() - quiet_since > self._control.times.nothing * (1 if call is None else 10):
+                if monotonic() - quiet_since > self._control.times.unseen_load_seconds * (1 if call is None else 10):
                     return index.why_not(model) or "Triton did not respond, and its index does not show the load"
             if call is not None:
                 await asyncio.wait({call}, timeout=pause)
@@ -288,7 +288,7 @@ class IndexWatcher:
                     return None
                 seconds = monotonic() - begun
                 ready = [name for name in left if index.in_state(name, "READY") or name not in index.models]
-                if seconds > times.unload or (ready and (refused or seconds > times.ignored)):
+                if seconds > times.unload_seconds or (ready and (refused or seconds > times.ignored_unload_seconds)):
                     return refused or f"{', '.join(ready or left)} is not unloaded after {seconds:.0f} s"
             await asyncio.sleep(pause)
             pause = self._longer(pause)

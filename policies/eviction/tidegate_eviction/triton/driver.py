@@ -57,7 +57,7 @@ class TritonDriver:
                 if why != str(error):
                     why = str(error)
                     log.error("Triton runs, but cannot be controlled: %s", why)
-                await asyncio.sleep(self._times.again)
+                await asyncio.sleep(self._times.retry_seconds)
                 continue
             self.is_up, why = True, ""
             self._service.memory_read(reading)  # First whether there are readings,
@@ -92,7 +92,7 @@ class TritonDriver:
         """Return Triton's models, late enough to show an unload that was just ordered."""
         index = await self._control.index()
         if index.having("READY") - {MEMORY_MODEL}:
-            await asyncio.sleep(self._times.sure)
+            await asyncio.sleep(self._times.settled_seconds)
             index = await self._control.index()
         try:
             served = await self._control.served()
@@ -105,7 +105,7 @@ class TritonDriver:
         """Compare the resident models with the index periodically, and report models that two reads do not list."""
         before: frozenset[str] = frozenset()
         while True:
-            await asyncio.sleep(self._times.index)
+            await asyncio.sleep(self._times.index_interval_seconds)
             thought = self._service.resident()
             if (index := await self._watch.index()) is None:
                 continue
@@ -164,7 +164,7 @@ class TritonDriver:
         call = asyncio.create_task(self._control.load(command.model, None, override))
         call.add_done_callback(heard)
         try:
-            await asyncio.wait({call}, timeout=self._times.patience)
+            await asyncio.wait({call}, timeout=self._times.silent_call_seconds)
             return await self._watch.load(command.model, call)
         finally:
             call.cancel()
@@ -175,7 +175,7 @@ class TritonDriver:
             async with self._one_after_another:  # An ensemble is unloaded before its parts.
                 for name in command.names:
                     try:
-                        await self._control.unload(name, self._times.call)
+                        await self._control.unload(name, self._times.call_seconds)
                     except RefusedError as error:
                         refused = str(error)
                         with suppress(ServerCallError):
@@ -197,7 +197,7 @@ class TritonDriver:
                 break
             except OSError as error:
                 log.error("cannot write %s, so Triton is not restarted yet: %s", self._recycle, error)
-                await asyncio.sleep(self._times.restart)
+                await asyncio.sleep(self._times.restart_retry_seconds)
         log.warning("restart of Triton requested: %s", command.reason)
 
     # Memory
@@ -213,7 +213,7 @@ class TritonDriver:
             try:
                 reading = await self._memory.read()
             except ServerCallError as error:
-                if monotonic() - last > self._times.blind:
+                if monotonic() - last > self._times.unreadable_seconds:
                     self._service.memory_read(MemoryReading(), str(error))
                 continue
             last = monotonic()

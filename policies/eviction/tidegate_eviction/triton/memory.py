@@ -98,7 +98,7 @@ class MemoryReader:
 
     async def _query(self) -> dict[str, Any]:
         try:
-            found = json.loads(await self._control.text(MEMORY_MODEL, "READING", self._control.times.reading))
+            found = json.loads(await self._control.text(MEMORY_MODEL, "READING", self._control.times.reading_seconds))
         except ValueError as error:
             raise RefusedError(f"the output of {MEMORY_MODEL} is not a reading: {error}") from None
         if not isinstance(found, dict) or not found.keys() >= {"program", "server", "gpu", "process"}:

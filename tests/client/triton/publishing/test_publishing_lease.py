@@ -23,8 +23,8 @@ def store(where: Path | str) -> Store:
     return ObjectStore(where) if isinstance(where, str) else FolderStore(where)
 
 
-def lease(store: Store, who: str, *times: float) -> Lease:
-    return Lease(store, FOLDER, "m", who, *times)
+def lease(store: Store, who: str, expiry_seconds: float = 60.0, beat_seconds: float = 10.0) -> Lease:
+    return Lease(store, FOLDER, "m", who, expiry_seconds, beat_seconds)
 
 
 @contextmanager

@@ -181,7 +181,7 @@ async def test_a_repository_that_hangs_delays_no_caller_beyond_its_wait(
     def hangs(*_: object) -> bool:
         return not answers.wait(60)
 
-    async with live(tmp_path, StandIn({"a": MIB}), times={"look_seconds": 0.2}) as policy:
+    async with live(tmp_path, StandIn({"a": MIB}), times={"most_look_seconds": 0.2}) as policy:
         monkeypatch.setattr(policy.service._catalog, "has_changed", hangs)
         loop = asyncio.get_running_loop()
         begun = loop.time()

@@ -26,7 +26,7 @@ MIB = 1 << 20
 
 async def test_a_load_that_is_never_answered_is_watched_and_not_issued_again() -> None:
     stand_in = StandIn({"a": 1}, silent={"a"}, load_seconds=0.5)
-    async with driving(stand_in, patience=0.1) as (driver, service):
+    async with driving(stand_in, silent_call_seconds=0.1) as (driver, service):
         driver.carry_out([Load(1, "a")])
         assert await service.reports.get() == ("load", 1, None, 1, (1,))
         assert stand_in.did("load") == [MEMORY_MODEL, "a"]
@@ -51,7 +51,7 @@ async def test_a_load_of_a_predecessor_is_only_watched() -> None:
 
 async def test_a_watched_load_that_failed_or_never_existed_is_reported() -> None:
     stand_in = StandIn({"a": 1, "b": 1}, states={"a": ("UNAVAILABLE", "no memory")})
-    async with driving(stand_in, nothing=0.2) as (driver, service):
+    async with driving(stand_in, unseen_load_seconds=0.2) as (driver, service):
         driver.carry_out([Load(1, "a", watch=True)])
         assert (await service.reports.get())[2] == "no memory"
         driver.carry_out([Load(2, "b", watch=True)])
@@ -70,7 +70,7 @@ async def test_an_unload_ends_when_the_index_shows_every_name_unloaded() -> None
 
 async def test_a_model_without_a_directory_is_unloaded_only_once_confirmed() -> None:
     stand_in = StandIn({"a": 1}, states={"a": ("READY", "")}, folderless={"a"})
-    async with driving(stand_in, ignored=0.2) as (driver, service):
+    async with driving(stand_in, ignored_unload_seconds=0.2) as (driver, service):
         driver.carry_out([Unload(1, "a", ("a",), watch=True)])
         *who, why = await service.reports.get()
         assert who == ["unload", 1]
@@ -94,14 +94,14 @@ async def test_a_model_with_a_pending_unload_at_a_start_does_not_count_as_loaded
             return answer
 
     stand_in = Late({"a": 1}, states={"a": ("READY", "")})
-    async with asyncio.timeout(20), serving(stand_in), following(stand_in, sure=0.1) as (_, service):
+    async with asyncio.timeout(20), serving(stand_in), following(stand_in, settled_seconds=0.1) as (_, service):
         assert await service.reports.get() == ("back", ServerInventory(unloading=("a",)))
         assert stand_in.looks == 2
 
 
 async def test_a_model_missing_from_two_queries_of_the_index_has_vanished() -> None:
     stand_in = StandIn({"a": 1, "b": 1, "c": 1}, states=dict.fromkeys("abc", ("READY", "")), folderless={"c"})
-    async with driving(stand_in, index=0.1) as (_, service):
+    async with driving(stand_in, index_interval_seconds=0.1) as (_, service):
         service.thought = frozenset("abc")
         stand_in.states["b"] = ("LOADING", "")
         before = stand_in.looks
@@ -136,7 +136,7 @@ async def test_an_unnoticed_restart_of_triton_is_detected_by_the_reader() -> Non
 
 async def test_a_triton_that_hangs_is_not_lost() -> None:
     stand_in = StandIn({"a": 1})
-    async with driving(stand_in, blind=0.3, reading=0.2, call=0.2) as (driver, service):
+    async with driving(stand_in, unreadable_seconds=0.3, reading_seconds=0.2, call_seconds=0.2) as (driver, service):
         stand_in.hangs = True
         driver.carry_out([Load(1, "a")])
         await until(lambda: service.blind)
@@ -181,7 +181,7 @@ async def test_a_restart_that_cannot_be_requested_now_is_requested_later(
 
     monkeypatch.setattr(module, "write_whole", write)
     full = tmp_path / "control"
-    async with driving(StandIn({}), recycle=full / "recycle", restart=0.1) as (driver, _):
+    async with driving(StandIn({}), recycle=full / "recycle", restart_retry_seconds=0.1) as (driver, _):
         driver.carry_out([Recycle("5 GiB leaked")])
         await until(lambda: caplog.text.count("cannot write") > 1)
         full.mkdir()  # There is space again.

@@ -145,6 +145,7 @@ class CallerStream(Stream):
         """End the call as cancelled, because its caller has reset the stream. The replica's response is dropped."""
         if not self.done:
             self._finish(CANCELLED)
+        self.shared.open_calls.discard(self)
         self.booking.end()
 
     def drained(self) -> None:

@@ -58,7 +58,6 @@ class Http2Connection(Sender, Generic[Understood]):
     # --- for the two ends
     def stream_opened(self, _number: int, _head: Understood, _end: bool) -> None:
         """Handle a stream that the peer opens with these headers."""
-        raise Http2Error(h2.PROTOCOL_ERROR, "the peer opened a stream")
 
     def may_follow(self, _head: Understood, _end: bool) -> bool:
         """Return whether such headers are allowed after those that opened a stream."""
@@ -158,15 +157,13 @@ class Http2Connection(Sender, Generic[Understood]):
                 at += 9
                 end = bool(flags & END_STREAM)
                 self._count_data(number, length)
-                if not (length or end):
-                    self._count_frame_of(number)
                 if length <= size - at:
                     self._take_data(number, data[at : at + length], end)
                     at += length
                 else:
                     self._data_stream, self._data_left, self._data_ends = number, length, end
                 continue
-            if length > self.most_gathered:
+            if length > (h2.OWN_FRAME if kind == DATA else self.most_gathered):
                 raise Http2Error(h2.FRAME_SIZE_ERROR, "a frame is too long")
             if size - at < 9 + length:
                 return at
@@ -184,6 +181,8 @@ class Http2Connection(Sender, Generic[Understood]):
             if flags & PADDED:
                 payload = h2.unpadded(payload)
             if flags & h2.WITH_PRIORITY:
+                if len(payload) < 5:
+                    raise Http2Error(h2.FRAME_SIZE_ERROR, "HEADERS is too short for its priority")
                 payload = payload[5:]
             if flags & h2.END_HEADERS:
                 self._take_block(number, payload, bool(flags & END_STREAM))
@@ -217,8 +216,8 @@ class Http2Connection(Sender, Generic[Understood]):
                 raise Http2Error(h2.PROTOCOL_ERROR, "RST_STREAM for an idle stream")
             self._take_reset(number, h2.UINT32.unpack(payload)[0])
         elif kind == h2.SETTINGS:
-            if len(payload) % 6:
-                raise Http2Error(h2.FRAME_SIZE_ERROR, "the length of SETTINGS is not a multiple of 6")
+            if len(payload) % 6 or (payload and flags & h2.ACK):
+                raise Http2Error(h2.FRAME_SIZE_ERROR, "SETTINGS has the wrong length")
             if not flags & h2.ACK:
                 self._take_settings(payload)
         elif kind == h2.PING:
@@ -232,12 +231,11 @@ class Http2Connection(Sender, Generic[Understood]):
             raise Http2Error(h2.PROTOCOL_ERROR, "PUSH_PROMISE is not allowed")
 
     def _take_reset(self, number: int, code: int) -> None:
-        stream = self.forget(number)
-        if stream is not None:  # first, because the connection no longer knows the stream if an error ends it below
-            stream.reset_received(code, code != h2.REFUSED_STREAM)
-        if stream is None:
+        if (stream := self.forget(number)) is None:
             self._count_frame_of(number)
-        elif not self.opens_streams:
+            return
+        stream.reset_received(code, code != h2.REFUSED_STREAM)  # before an error can end the connection
+        if not self.opens_streams:
             self._count_control_frame()
 
     def _continue_block(self, flags: int, payload: bytes) -> None:
@@ -257,17 +255,18 @@ class Http2Connection(Sender, Generic[Understood]):
         try:
             head = self._headers.read(block)
         except MalformedHeadersError:
-            if stream is None and self._is_idle(number):
+            if stream is None and not self._is_idle(number):
+                self.late_headers_received()
+                return
+            if stream is None:
                 self._note_opened(number)
-            self.reset(number, h2.PROTOCOL_ERROR)
-            if stream is not None:
-                stream.reset_received(h2.PROTOCOL_ERROR, True)
+            self._refuse_stream(number, stream)
             return
         if stream is not None:
             if stream.remote_closed:
                 raise Http2Error(h2.STREAM_CLOSED, "the peer sent headers after the end of a stream")
             if (end and stream.announced) or not self.may_follow(head, end):
-                self._refuse_stream(stream)
+                self._refuse_stream(stream.number, stream)
                 return
             if end:
                 self.remote_end(stream)
@@ -282,8 +281,8 @@ class Http2Connection(Sender, Generic[Understood]):
         return number == 0 or number > self.last_opened
 
     def _note_opened(self, number: int) -> None:
-        if not number & 1:
-            raise Http2Error(h2.PROTOCOL_ERROR, "a caller's streams must have odd numbers")
+        if self.opens_streams or not number & 1:
+            raise Http2Error(h2.PROTOCOL_ERROR, "only a caller opens streams, with odd numbers")
         self.last_opened = number
 
     def _count_data(self, number: int, length: int) -> None:
@@ -300,6 +299,8 @@ class Http2Connection(Sender, Generic[Understood]):
 
     def _take_data(self, number: int, data: bytes, end: bool, length: int | None = None) -> None:
         stream = self.streams.get(number)
+        if not data and (stream is None or not end):
+            self._count_frame_of(number)
         if stream is None:
             return
         if stream.remote_closed:
@@ -314,16 +315,19 @@ class Http2Connection(Sender, Generic[Understood]):
         if stream.announced is not None:
             stream.announced -= len(data)
             if stream.announced < 0 or (end and stream.announced):
-                self._refuse_stream(stream)
+                self._refuse_stream(stream.number, stream)
                 return
         if end:
             self.remote_end(stream)
         stream.data_received(data, end)
 
-    def _refuse_stream(self, stream: Stream) -> None:
-        """Reset a stream whose message is malformed (RFC 9113, 8.1.1)."""
-        self.reset(stream.number, h2.PROTOCOL_ERROR)
-        stream.reset_received(h2.PROTOCOL_ERROR, True)
+    def _refuse_stream(self, number: int, stream: Stream | None) -> None:
+        """Reset a stream whose message is malformed (RFC 9113, 8.1.1). That counts as if the peer had reset it."""
+        self.reset(number, h2.PROTOCOL_ERROR)
+        if stream is not None:
+            stream.reset_received(h2.PROTOCOL_ERROR, True)
+        if not self.opens_streams:
+            self._count_control_frame()
 
     def _take_window(self, number: int, payload: bytes) -> None:
         if len(payload) != 4:

@@ -41,6 +41,7 @@ from .peer import (
 BIG = b"\x00" * 70_000
 WINDOW_1 = struct.pack(">L", 1)
 OPENED = request(path="/grpc.health.v1.Health/Check")  # It waits for its message.
+UPPER = request(("Upper", "x"))  # A name with a capital is malformed.
 BROKEN: list[Any] = [
     (PROTOCOL, [frame(DATA, 0, 1, b"x")]),
     (PROTOCOL, [frame(DATA, 0, 0, b"x")]),
@@ -68,6 +69,9 @@ BROKEN: list[Any] = [
     (SIZE, [frame(WINDOW, 0, 0, b"1")]),
     (SIZE, [frame(PRIORITY, 0, 1, b"1")]),
     (SIZE, [frame(RESET, 0, 1, b"1")]),
+    (CLOSED, [frame(HEADERS, 5, 1, request(path="/none")), frame(HEADERS, 5, 1, UPPER)]),
+    (SIZE, [frame(SETTINGS, 1, 0, b"123456")]),
+    (SIZE, [frame(HEADERS, 0x24, 1, b"1234")]),
     (SIZE, [frame(HEADERS, 4, 1, BIG)]),
     (SIZE, [b"\xff\xff\xff\x00\x00\x00\x00\x00\x01"]),
     (COMPRESSION, [frame(HEADERS, 5, 1, b"\xff\xff\xff\xff\xff\xff\xff\xff\xff")]),
@@ -78,7 +82,10 @@ BROKEN: list[Any] = [
     (CALM, [frame(PING, 0, 0, b"12345678") * 10_001]),
     (CALM, [frame(SETTINGS) * 10_001]),
     (CALM, [b"".join(frame(HEADERS, 4, n, OPENED) + frame(RESET, 0, n, b"\0\0\0\x08") for n in range(1, 20_004, 2))]),
+    (CALM, [b"".join(frame(HEADERS, 4, n, OPENED) + frame(HEADERS, 5, n, UPPER) for n in range(1, 20_004, 2))]),
     (CALM, [frame(HEADERS, 4, 1, request()), frame(DATA, 0, 1) * 10_100]),
+    (CALM, [frame(HEADERS, 4, 1, request()), frame(DATA, 8, 1, b"\0") * 10_100]),
+    (CALM, [frame(HEADERS, 5, 1, request(path="/none")), frame(DATA, 1, 1) * 10_100]),
 ]
 
 
@@ -131,7 +138,7 @@ def test_trailers_of_a_call_that_was_refused_end_nothing_else(running: Rig) -> N
 @pytest.mark.parametrize(
     "frames",
     [
-        [frame(HEADERS, 4, 1, request(("Upper", "x")))],
+        [frame(HEADERS, 4, 1, UPPER)],
         [frame(HEADERS, 4, 1, request(("connection", "close")))],
         [frame(HEADERS, 4, 1, request(("transfer-encoding", "chunked")))],
         [frame(HEADERS, 4, 1, request(("a", "b\r\nc: d")))],

@@ -14,7 +14,22 @@ from tidegate_proxy.http2.sending import Stream
 from tidegate_proxy.settings import Tunables
 
 from .harness import Rig, infer_request, method, refused, rig, until
-from .peer import CALM, CANCEL, DATA, GOAWAY, PING, PRIORITY, REFUSED, RESET, SETTINGS, WINDOW, frame
+from .peer import (
+    CALM,
+    CANCEL,
+    DATA,
+    GOAWAY,
+    HEADERS,
+    PING,
+    PRIORITY,
+    REFUSED,
+    RESET,
+    SETTINGS,
+    WINDOW,
+    Peer,
+    frame,
+    request,
+)
 
 MANY = 2 * Tunables.control_frames
 
@@ -119,3 +134,16 @@ def test_headers_that_a_replica_refuses_end_no_call_of_another(patient: Rig) -> 
     for size in (20_000, 30_000):
         error = refused(call, infer_request("echo"), patient.metadata(("long", "x" * size)))
         assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+@pytest.mark.parametrize("end", [frame(RESET, 0, 1, h2.UINT32.pack(CANCEL)), frame(WINDOW, 0, 1, bytes(4)), b""])
+def test_a_response_that_its_caller_does_not_read_is_dropped_with_its_stream(patient: Rig, end: bytes) -> None:
+    """Otherwise callers without a credential fill the memory until the deadline."""
+    no_window = h2.PREFACE + frame(SETTINGS, 0, 0, h2.SETTING.pack(h2.INITIAL_WINDOW_SIZE, 0))
+    peer = Peer(patient, no_window).send(
+        frame(HEADERS, 4, 1, request(path="/grpc.health.v1.Health/Check")), frame(DATA, 1, 1, bytes(5))
+    )
+    peer.next(HEADERS)
+    assert len(patient.proxy.shared.open_calls) == 1
+    peer.send(end) if end else peer.sock.close()
+    patient.until(lambda: not patient.proxy.shared.open_calls)

@@ -39,8 +39,8 @@ function wrapped(words, most) {
 }
 
 /* The overview page: what `shownAll` returns, with the texts of its legend and columns. */
-function overview({ said, problems, slices, legend, columns, rows }, most = 10) {
-  const parts = [text(LEFT, 44, "Models", "head big strong"), text(LEFT, 68, said, "quiet")];
+function overview({ message, problems, slices, legend, columns, rows }, most = 10) {
+  const parts = [text(LEFT, 44, "Models", "head big strong"), text(LEFT, 68, message, "quiet")];
   let y = 84;
   for (const [kind, what, ...names] of problems) {
     const lines = names.length ? wrapped(names.pop(), 145) : [], height = 44 + 18 * lines.length;

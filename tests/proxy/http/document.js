@@ -37,7 +37,7 @@ function blocks() {
 const shownAll = (page) => ({
   legend: [...page.matchAll(/<span class="(\w+)">([^<]+)<.span>/g)].map((found) => found.slice(1)),
   columns: [...page.matchAll(/<th>([^<]+)/g)].map((found) => found[1]),
-  said: elements.said.textContent, problems: rows("problems"),
+  message: elements.message.textContent, problems: rows("problems"),
   rows: elements.models.children.map(({ children }) => [children.at(-1).className, ...children.map(text)]),
   slices: elements.slices.children.map(({ children: [head, bar, sums] }) => ({
     head: text(head), sums: sums?.textContent ?? "",

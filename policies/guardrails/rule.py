@@ -17,7 +17,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Rule(Generic[Subject, Found]):
-    """A function that yields each place where the rule is broken. Its docstring is the reason for the rule."""
+    """A function that yields each place where the rule is broken. Its docstring, if any, is the reason for the rule."""
 
     function: Callable[Subject, Iterator[Found]]
     title: str  # A statement that is true if the rule is kept, without a full stop.

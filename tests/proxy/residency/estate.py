@@ -5,7 +5,6 @@ import socket
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,11 @@ from tidegate_contracts import routing
 from tidegate_proxy.residency.manager import LeaseManager
 from tidegate_proxy.settings import Tunables
 
-from ..http.running_proxy import RIG, Reply, RunningProxy, request, routing_table, running_proxy
+from ..http.running_proxy import Reply, RunningProxy, request, routing_table, running_proxy
 from .standin import Site
 
 MODELS = ("a", "b", "c", "d", "slow", "cold", "absent")
-OFTEN = replace(RIG, rebalance_seconds=0.02, lease_again_seconds=0.1)
+OFTEN = Tunables(rebalance_seconds=0.02, lease_again_seconds=0.1)
 
 
 class Estate(RunningProxy):

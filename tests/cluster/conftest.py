@@ -21,10 +21,10 @@ _REAL = {"cluster", "make_cluster"}
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip tests of real clusters if there can be none. One line of pytest's summary has their number."""
     if not sys.platform.startswith("linux") and _REAL & {*getattr(item, "fixturenames", ())}:
-        pytest.skip("NOT RUN: A REAL CONTROL PLANE NEEDS LINUX, so that the tests on one did not run.")
+        pytest.skip("NOT RUN: A REAL CONTROL PLANE NEEDS LINUX, so no test used one.")
     engines = item.callspec.params.values() if hasattr(item, "callspec") else ()
     if "pulumi" in engines and shutil.which("pulumi") is None:
-        pytest.skip("NOT RUN: PULUMI IS NOT ON THE PATH, so that nothing was brought up in a cluster with it.")
+        pytest.skip("NOT RUN: PULUMI IS NOT ON THE PATH, so no test ran it against a cluster.")
 
 
 @pytest.fixture(scope="package")

@@ -33,7 +33,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         with world(tmp_path_factory.mktemp("models")) as made:
             yield made
     except CannotBeHadError as error:
-        pytest.skip(f"NOT RUN: {error}, so the commands of docs/models.md were not tested")
+        pytest.skip(f"NOT RUN: A PART IS MISSING ({error}), so no test ran the commands of docs/models.md.")
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     line of pytest's summary, also under xdist."""
     found = find_engine() if "engine" in getattr(item, "fixturenames", ()) else None
     if isinstance(found, str):
-        pytest.skip(f"NOT RUN: PULUMI'S REAL ENGINE IS NOT HERE ({found}), so that many tests of it did not run.")
+        pytest.skip(f"NOT RUN: PULUMI'S REAL ENGINE IS NOT HERE ({found}), so no test ran it.")
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip tests of a node that cannot run here. A hook, unlike a fixture, skips them at one place with one reason.
     So pytest's summary has one line with their number, also with pytest-xdist."""
     if "node" in getattr(item, "fixturenames", ()) and (reason := _why_not()):
-        pytest.skip(f"NOT RUN: NO REAL NODE CAN RUN HERE ({reason}), so many tests of kubelet and pods did not run.")
+        pytest.skip(f"NOT RUN: NO REAL NODE CAN RUN HERE ({reason}), so no test ran kubelet and pods.")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -44,8 +44,8 @@ class HeaderReader(Generic[Understood]):
             fields, is_same = self._decode(block)
         except (IndexError, HPACKDecodingError):
             raise Http2Error(COMPRESSION_ERROR, "the headers cannot be decompressed") from None
-        size = len(block) + sum(map(len, chain(*fields))) + _KEPT_BYTES
-        is_kept = is_same and size <= _LONGEST_KEPT
+        size = len(block) + sum(map(len, chain(*fields))) + _KEPT_BYTES if is_same else 0
+        is_kept = 0 < size <= _LONGEST_KEPT
         if not is_same or (is_kept and self._kept_bytes + size > _MOST_KEPT):
             self._kept.clear()
             self._kept_bytes = 0

@@ -168,7 +168,7 @@ MOST_BYTES = 24 << 20
 
 def test_calling_brings_little_into_memory() -> None:
     if not Path("/proc/self/statm").exists():
-        pytest.skip("NOT RUN: there is no /proc here, so that the memory of a model endpoint was not measured.")
+        pytest.skip("NOT RUN: THERE IS NO /proc HERE, so no test measured the memory of a model endpoint.")
     done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True, timeout=60)
     value: dict[str, Any] = json.loads(done.stdout)
     assert HEAVY & set(value["modules"]) == set()

@@ -16,7 +16,7 @@ PACKAGE, PROGRAM = "hello", "hello"  # An example package of a few kilobytes tha
 @pytest.fixture
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     if reason := debian.why_not():
-        pytest.skip(f"NOT RUN: NO DEBIAN PACKAGES CAN BE HAD HERE ({reason}), so that unpacking them was not tried.")
+        pytest.skip(f"NOT RUN: NO DEBIAN PACKAGES CAN BE DOWNLOADED HERE ({reason}), so no test unpacked one.")
     monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 

@@ -276,9 +276,9 @@ class World:
     async def begin(self) -> None:
         for site in self.sites.values():
             site.__init__(self, self._room)  # type: ignore[misc]
-        told = routing.Pool(name="p", host="h", http_port=8000, grpc_port=1, loading="on-demand", lease_port=1)
+        pool = routing.Pool(name="p", host="h", http_port=8000, grpc_port=1, loading="on-demand", lease_port=1)
         for number in range(self._number):
-            proxy = LeaseManager("s", told, f"proxy{number}", Meter(), 1.0, 1000, OFTEN)
+            proxy = LeaseManager("s", pool, f"proxy{number}", Meter(), 1.0, 1000, OFTEN)
             proxy.follow([Replica(2, (host, 8000)) for host in self.sites])
             proxy.start()
             self.proxies.append(proxy)

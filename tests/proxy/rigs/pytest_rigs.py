@@ -24,7 +24,7 @@ def not_run(what: str) -> Iterator[None]:
     try:
         yield
     except CannotBeHadError as error:
-        pytest.skip(f"NOT RUN: {what} CANNOT BE HAD HERE ({error}), so nothing was tested with it.")
+        pytest.skip(f"NOT RUN: {what} CANNOT BE INSTALLED HERE ({error}), so no test used it.")
 
 
 @pytest.fixture(scope="session")

@@ -141,7 +141,7 @@ def test_a_real_triton_loads_a_written_entry_unchanged_and_it_predicts(tmp_path:
     try:
         installed()
     except CannotBeHadError as error:
-        pytest.skip(f"NOT RUN: {error}, so no real Triton loaded the entries of `tidegate model new`")
+        pytest.skip(f"NOT RUN: THERE IS NO TRITON HERE ({error}), so none loaded the entries of `tidegate model new`.")
     repository, given = tmp_path / "repository", np.array([[1, 2, 3], [4, 5, 6]], np.float32)
     options = Options(["raw:FP32:3"], ["doubled:FP32:3"], 8, dynamic_batching=True)
     made = make("batched", DOUBLE, repository, options)

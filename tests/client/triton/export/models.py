@@ -28,7 +28,7 @@ def have_exporters() -> Path:
     try:
         packages = site_packages(environment("export", "exporters (scikit-learn)", GLIBC))
     except CannotBeHadError as error:
-        pytest.skip(f"NOT RUN: EXPORTERS CANNOT BE HAD HERE ({error}), so that nothing was exported.")
+        pytest.skip(f"NOT RUN: THE EXPORTERS CANNOT BE INSTALLED HERE ({error}), so no test exported a model.")
     if str(packages) not in sys.path:
         sys.path.append(str(packages))
     return packages

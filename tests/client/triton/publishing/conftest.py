@@ -26,7 +26,7 @@ def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
             running.make_bucket(BUCKET)
             yield running
     except CannotBeHadError as error:
-        pytest.skip(f"NOT RUN: repositories in object stores are not shown, for there is no S3 here ({error})")
+        pytest.skip(f"NOT RUN: THERE IS NO S3 HERE ({error}), so no test used a repository in an object store.")
 
 
 @pytest.fixture

@@ -156,7 +156,7 @@ def small_volume(tmp_path: Path) -> Iterator[Path]:
     mount = shutil.which("mount")
     options = ["-t", "tmpfs", "-o", f"size={TMPFS_MB}m", "tmpfs", str(folder)]
     if mount is None or subprocess.run([mount, *options], capture_output=True, check=False).returncode:
-        pytest.skip("NOT RUN: only root may mount a file system of a few MB here, so none was really full")
+        pytest.skip("NOT RUN: ONLY ROOT MAY MOUNT A FILE SYSTEM HERE, so no test filled one.")
     try:
         yield folder
     finally:

@@ -15,7 +15,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Polling]:
         with polling(tmp_path_factory.mktemp("polling")) as running:
             yield running
     except CannotBeHadError as error:
-        pytest.skip(f"NOT RUN: what Triton makes of a publisher that dies is not shown, for it is not here ({error})")
+        pytest.skip(f"NOT RUN: THERE IS NO TRITON HERE ({error}), so none loaded what a killed publisher left.")
 
 
 def write_config(real: Polling, of: Entry, owner: int, served: list[int], **aliases: int) -> None:

@@ -76,9 +76,9 @@ class Served(World):
 
     async def play(self) -> None:
         self.sites = {host: Server(self, 0) for host in self.hosts}
-        told = routing.Pool(name="p", host="h", http_port=8000, grpc_port=1, loading="on-demand", lease_port=1)
+        pool = routing.Pool(name="p", host="h", http_port=8000, grpc_port=1, loading="on-demand", lease_port=1)
         for number in range(self.setting.holders):
-            proxy = LeaseManager("s", told, f"proxy-{number}", Meter(), 1.0, 10_000, Tunables())
+            proxy = LeaseManager("s", pool, f"proxy-{number}", Meter(), 1.0, 10_000, Tunables())
             proxy.follow([Replica(2, (host, 8000)) for host in self.hosts])
             self.proxies.append(proxy)
             self.loop.call_at(self.begins + (number + 1) / (self.setting.holders + 1), proxy.start)

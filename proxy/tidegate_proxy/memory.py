@@ -162,8 +162,7 @@ class Reservation:
     def end(self) -> None:
         """Give all bytes back. Later bookings no longer count."""
         self.budget.take(self.holder, -self.size)
-        self.size = 0
-        self.budget, self.holder = _NOWHERE, _NOBODY
+        self.size, self.budget, self.holder = 0, _NOWHERE, _NOBODY
 
 
 class _Nobody:

@@ -204,7 +204,8 @@ class UpstreamStream(Stream):
             if not self._caller.done:
                 self._take_headers(headers, end)
             elif end:
-                self._forwarding.answered()
+                if headers.grpc_status != DEADLINE_EXCEEDED:  # gRPC's library in the replica sets this status itself
+                    self._forwarding.answered()
                 self._abandoned_ended()
         except Exception:
             self._caller.defect()
@@ -216,7 +217,7 @@ class UpstreamStream(Stream):
         if not caller.began:
             self._kept = None
             if end and code == DEADLINE_EXCEEDED:
-                self.count_late()  # gRPC's library in the replica sets this status itself
+                self.count_late()
             else:
                 self._forwarding.answered()
             if headers.status != 200:

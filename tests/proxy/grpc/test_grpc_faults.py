@@ -7,10 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
+from unittest.mock import Mock
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tidegate_proxy.grpc.upstream_stream import UpstreamStream
 from tidegate_proxy.grpc.upstreams import LANES
 from tidegate_proxy.http2.frames import INITIAL_WINDOW_SIZE, PREFACE
 from tidegate_proxy.upstream.breaker import FAILURES, SILENT
@@ -174,6 +176,14 @@ def test_a_replica_that_hangs_is_left_alone_unless_callers_just_wait_no_longer(o
         assert breaker.state(one.loop.time()) == state
         one.stubs[0].release.set()
         one.stubs[0].release.clear()
+
+
+@pytest.mark.parametrize("status", [0, 4, 13])
+def test_an_abandoned_call_that_ends_at_its_deadline_does_not_close_the_circuit_breaker(status: int) -> None:
+    forwarding = Mock()
+    abandoned = UpstreamStream(Mock(done=True), forwarding, False, Mock(), Mock())
+    abandoned.headers_received(Mock(grpc_status=status), end=True)
+    assert forwarding.answered.called == (status != 4)
 
 
 def fall_silent(rig: Rig, replica: Replica) -> None:

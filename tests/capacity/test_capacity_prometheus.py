@@ -14,7 +14,7 @@ import pytest
 from tidegate_eviction.simulate.trace import read_trace
 from typer.testing import CliRunner
 
-from capacity.prometheus import Prometheus as Asked
+from capacity.prometheus import Prometheus as Source
 from capacity.recorded import read_samples
 from capacity.recording import record
 from capacity.trace import trace_of
@@ -153,7 +153,7 @@ def test_every_call_that_was_scraped_is_found_between_its_scrapes(
     remembered: tuple[Past, Path, float], server: Prometheus
 ) -> None:
     made, _, end = remembered
-    recording = record(Asked(server.url, MATCH), HOURS, end)
+    recording = record(Source(server.url, MATCH), HOURS, end)
     assert {model for _, model in recording.calls} == {*MODELS, "once", "preloaded"}
     start = end - HOURS * 3600
     for (place, model), moments in recording.calls.items():
@@ -171,9 +171,9 @@ def test_every_call_that_was_scraped_is_found_between_its_scrapes(
 
 def test_a_server_with_a_low_limit_gets_small_queries(remembered: tuple[Past, Path, float], server: Prometheus) -> None:
     _, folder, end = remembered
-    whole = record(Asked(server.url, MATCH), HOURS, end)
+    whole = record(Source(server.url, MATCH), HOURS, end)
     with prometheus(folder, options=["--query.max-samples=1500"]) as narrow:
-        less = record(Asked(narrow.url, MATCH), HOURS, end)
+        less = record(Source(narrow.url, MATCH), HOURS, end)
     assert {key: sorted(each) for key, each in less.calls.items()} == {
         key: sorted(each) for key, each in whole.calls.items()
     }
@@ -205,7 +205,7 @@ def test_copies_of_series_count_once(remembered: tuple[Past, Path, float], tmp_p
     }
     imported(copied, tmp_path)
     with prometheus(tmp_path) as running:
-        recording = record(Asked(running.url, MATCH), HOURS, end)
+        recording = record(Source(running.url, MATCH), HOURS, end)
         samples = read_samples(running.url, MATCH, HOURS)
     expected = Counter(model for _, model in made.calls)
     assert {model: len(moments) for (_, model), moments in recording.calls.items()} == expected - Counter({"*": 1})

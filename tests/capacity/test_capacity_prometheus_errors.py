@@ -9,7 +9,7 @@ from capacity.prometheus import AUTHORIZATION_FILE
 from cli.app import app
 from lab.local_plane.process import free_ports
 from lab.local_plane.prometheus import installed, prometheus
-from tests.proxy.http.upstream import Asked, raw, response, running_upstream
+from tests.proxy.http.upstream import Received, raw, response, running_upstream
 from tests.proxy.rigs.pytest_rigs import not_run
 
 TOO_MUCH = '{"status":"error","errorType":"execution","error":"query processing would load too many samples"}'
@@ -17,10 +17,10 @@ EMPTY = '{"status":"success","data":{"resultType":"vector","result":[]}}'
 
 
 @contextmanager
-def answering(status: int, body: str, **headers: str) -> Iterator[tuple[str, list[Asked]]]:
+def answering(status: int, body: str, **headers: str) -> Iterator[tuple[str, list[Received]]]:
     """A server with one response to everything. Yields its address and the requests."""
     with running_upstream(raw(response(body.encode(), status, **headers), end="close")) as server:
-        yield f"http://{server.http}", server.asked
+        yield f"http://{server.http}", server.requests
 
 
 def refused(tmp_path: Path, url: str, *more: str, code: int = 1) -> str:

@@ -11,7 +11,7 @@ from tidegate.errors import NotFoundError, UnreachableError, UsageError
 from tidegate.life.target import homes
 from tidegate_contracts.environments import DatasetLocation, Environment, Environments, ModelFacts, Plane, ServerFacts
 
-from tests.proxy.http.upstream import Asked, replying, response, running_upstream
+from tests.proxy.http.upstream import Received, replying, response, running_upstream
 
 NAME = "grid-models"
 
@@ -119,8 +119,8 @@ def test_tried_directories_are_listed_if_a_dataset_is_not_mounted(tmp_path: Path
 def _domino(answers: dict[str, tuple[int, str]]) -> Iterator[str]:
     """A fake of Domino's dataset API. The real one is a whole platform."""
 
-    def reply(asked: Asked) -> bytes:
-        status, body = answers.get(asked.path, (404, "{}"))
+    def reply(received: Received) -> bytes:
+        status, body = answers.get(received.path, (404, "{}"))
         return response(body.encode(), status)
 
     with running_upstream(replying(reply)) as running:

@@ -37,11 +37,11 @@ def no_secret_in_the_log(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Check that the log has no text that begins like a token or a key, and no tensor."""
     caplog.set_level(logging.DEBUG)
     yield
-    said = "\n".join(map(JsonLines().format, caplog.get_records("call")))
-    assert said
+    log = "\n".join(map(JsonLines().format, caplog.get_records("call")))
+    assert log
     for secret in ("eyJ", "tgk_", "NOBODY-LOGS"):
-        where = said.find(secret)
-        assert where < 0, said[max(0, where - 300) : where + 100]
+        where = log.find(secret)
+        assert where < 0, log[max(0, where - 300) : where + 100]
 
 
 @pytest.fixture

@@ -73,13 +73,13 @@ def test_the_longest_unauthenticated_connection_is_closed_for_the_next() -> None
     assert caller.held == last.base_bytes + 20_000, "who is known stays"
 
 
-@pytest.mark.parametrize(("said", "expected"), [("536870912\n", 1 << 29), ("max\n", None), (None, None)])
+@pytest.mark.parametrize(("text", "expected"), [("536870912\n", 1 << 29), ("max\n", None), (None, None)])
 def test_the_memory_is_the_containers_limit_or_the_machines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str | None, expected: int | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, expected: int | None
 ) -> None:
     file = tmp_path / "memory.max"
-    if said is not None:
-        file.write_text(said)
+    if text is not None:
+        file.write_text(text)
     monkeypatch.setattr(memory, "_LIMITS", (tmp_path / "none", file))
     found = process_memory()
     assert found == expected if expected else found > 1 << 30

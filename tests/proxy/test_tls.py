@@ -192,9 +192,9 @@ def left(kind: type) -> int:
 
 async def test_a_connection_that_is_reset_at_once_leaves_nothing(tmp_path: Path) -> None:
     async with over_tls(tmp_path) as (here, trusted):
-        told: list[object] = []
+        errors: list[object] = []
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: told.append(context))
+        loop.set_exception_handler(lambda _, context: errors.append(context))
         with without_collector():
             for number in range(200):
                 sock = socket.create_connection(("127.0.0.1", here.proxy.ports["http"]))
@@ -205,7 +205,7 @@ async def test_a_connection_that_is_reset_at_once_leaves_nothing(tmp_path: Path)
                 sock.close()
             await until(lambda: not left(tls.TlsHandshake))
         assert here.proxy.shared.memory.strangers.held == 0
-        assert not told
+        assert not errors
         caller = await connected(here, trusted)
         await caller.send(request())
         assert (await caller.reply()).status == 200

@@ -20,7 +20,7 @@ from rollout.waves.runner import Interrupted
 from stacks.command import CommandError
 from stacks.definition.rollout import Alerts, Gate, MonitoringService, UrlProbe
 from stacks.validate import read_definition
-from tests.proxy.http.upstream import Asked, replying, response, running_upstream
+from tests.proxy.http.upstream import Received, replying, response, running_upstream
 
 from .conftest import Patch
 
@@ -131,7 +131,7 @@ LEAVING = {**UNREADY, "metadata": {**UNREADY["metadata"], "deletionTimestamp": "
 
 
 @pytest.mark.parametrize(
-    ("objects", "says"),
+    ("objects", "reason"),
     [
         ([PROXY, POOL, *PODS], ""),
         ([PROXY, *PODS], "StatefulSet small-main does not exist"),
@@ -147,8 +147,8 @@ LEAVING = {**UNREADY, "metadata": {**UNREADY["metadata"], "deletionTimestamp": "
         ([POOL, proxy(availableReplicas=0), *PODS], "Deployment inference-proxy: 0 of 2 pods are available"),
     ],
 )
-def test_a_missing_workload_is_one_line(objects: list[dict[str, Any]], says: str) -> None:
-    assert lacking(*objects) == ([says] if says else [])
+def test_a_missing_workload_is_one_line(objects: list[dict[str, Any]], reason: str) -> None:
+    assert lacking(*objects) == ([reason] if reason else [])
 
 
 def test_the_line_has_the_reason_of_a_pod() -> None:
@@ -214,9 +214,9 @@ class Server:
     requests: list[tuple[str, str, str | None, bytes]] = field(default_factory=list)
     answers: dict[str, tuple[int, str]] = field(default_factory=dict)
 
-    def reply(self, asked: Asked) -> bytes:
-        self.requests.append((asked.line.split()[0], asked.path, asked.headers.get("authorization"), asked.body))
-        status, text = self.answers.get(asked.path, (404, ""))
+    def reply(self, sent: Received) -> bytes:
+        self.requests.append((sent.line.split()[0], sent.path, sent.headers.get("authorization"), sent.body))
+        status, text = self.answers.get(sent.path, (404, ""))
         return response(text.encode(), status, **({"location": text} if status == 302 else {}))
 
 
@@ -288,7 +288,7 @@ def alertmanager(*found: Alert) -> str:
     return json.dumps([{"status": {"state": one[2]}, "labels": labelled(*one)} for one in found])
 
 
-ASKED = {"prometheus": "/api/v1/alerts", "alertmanager": "/api/v2/alerts?active=true&silenced=false&inhibited=false"}
+PATHS = {"prometheus": "/api/v1/alerts", "alertmanager": "/api/v2/alerts?active=true&silenced=false&inhibited=false"}
 
 
 @pytest.mark.parametrize("kind", ["prometheus", "alertmanager"])
@@ -302,7 +302,7 @@ def test_alerts_that_fire_in_the_namespace_count_and_others_do_not(server: Serve
     ]
     others: list[Alert] = [("Slow", "prod", "pending"), ("Other", "dev", fires), ("Watchdog", "prod", fires)]
     others.append(("ForTheDay", "prod", fires, "info"))
-    server.answers[ASKED[kind]] = 200, write(*ours, *others)
+    server.answers[PATHS[kind]] = 200, write(*ours, *others)
     alerts = Alerts(kind=kind, url=f"{server.url}/", ignore=("Watchdog",))
     assert gate.firing(alerts, NO_CLUSTER, "prod") == ["ProxyDown", "Warned"]
 

@@ -11,7 +11,7 @@ from tidegate.calling.proxy import ProxyClient
 from tidegate.errors import NotFoundError, RefusedError, UnreachableError, UsageError
 from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
 
-from tests.proxy.http.upstream import Asked, Upstream, replying, response, running_upstream
+from tests.proxy.http.upstream import Received, Upstream, replying, response, running_upstream
 
 
 class Triton:
@@ -25,18 +25,18 @@ class Triton:
         self.turns_after: int | None = None  # number of requests after which the type changes
         self.pause = 0.0  # seconds before each response
 
-    def reply(self, asked: Asked) -> bytes:
+    def reply(self, received: Received) -> bytes:
         if self.turns_after is not None and len(self.requested) >= self.turns_after:
             self.takes = "INT64"
-        self.requested.append(asked.path)
+        self.requested.append(received.path)
         time.sleep(self.pause)
-        if asked.path.endswith("/config"):
+        if received.path.endswith("/config"):
             if isinstance(self.config, ProblemType):
                 return response(Problem(self.config, "no").body("r"), self.config.status, CONTENT_TYPE)
             tensor = {"name": "X", "data_type": f"TYPE_{self.takes}", "dims": [1]}
             return response(self.config or json.dumps({"input": [tensor], "output": []}).encode())
-        length = int(asked.headers["inference-header-content-length"])
-        [described], values = json.loads(asked.body[:length])["inputs"], asked.body[length:]
+        length = int(received.headers["inference-header-content-length"])
+        [described], values = json.loads(received.body[:length])["inputs"], received.body[length:]
         if described["datatype"] != self.takes:
             return response(b'{"error":"another data-type is expected"}', 400)
         outputs = [described | {"name": "Y"}]

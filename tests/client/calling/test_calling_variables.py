@@ -88,7 +88,7 @@ def token(seconds: float) -> str:
     return jwt.encode({"exp": int(time.time() + seconds)}, "x" * 32, "HS256")
 
 
-def saying(text: str, status: int = 200) -> Act:
+def send(text: str, status: int = 200) -> Act:
     return raw(response(text.encode(), status, "text/plain"))
 
 
@@ -139,27 +139,27 @@ def test_a_changed_token_file_is_read_again(tmp_path: Path) -> None:
 
 def test_dominos_token_is_fetched_once_and_renewed_before_it_expires(domino: Upstream) -> None:
     first, second = token(60), token(3600)
-    domino.act = by_turns(saying(first), saying(second))
+    domino.act = by_turns(send(first), send(second))
     found = DominoToken(f"http://{domino.http}/")
     assert found.header() == ("Authorization", f"Bearer {first}")
     assert found.header() == ("Authorization", f"Bearer {first}")
-    assert [request.path for request in domino.asked] == ["/access-token"]
+    assert [request.path for request in domino.requests] == ["/access-token"]
     found._until = time.monotonic()  # half of a minute has passed
     assert found.header() == ("Authorization", f"Bearer {second}")
     assert found._until - time.monotonic() == pytest.approx(3570, abs=5)
-    domino.act = saying("third")
+    domino.act = send("third")
     assert found.renew(), "it was refused"
     assert found.header() == ("Authorization", "Bearer third")
 
 
 def test_a_token_service_that_starts_a_moment_later_fails_no_call(domino: Upstream) -> None:
-    domino.act = by_turns(close, saying("token"))
+    domino.act = by_turns(close, send("token"))
     assert DominoToken(f"http://{domino.http}").header() == ("Authorization", "Bearer token")
 
 
 def test_while_domino_is_silent_the_old_token_serves(domino: Upstream) -> None:
     old = token(600)
-    domino.act = by_turns(saying(old), hang)
+    domino.act = by_turns(send(old), hang)
     found = DominoToken(f"http://{domino.http}", 0.2)
     assert found.header() == ("Authorization", f"Bearer {old}")
     found._until = time.monotonic()
@@ -171,8 +171,8 @@ def test_while_domino_is_silent_the_old_token_serves(domino: Upstream) -> None:
 
 @pytest.mark.parametrize(
     ("act", "kind", "text"),
-    [(saying(SECRET, status), UnreachableError, str(status)) for status in (401, 404, 500)]
-    + [(saying(f"<html> {SECRET}"), UsageError, "not a valid credential")],
+    [(send(SECRET, status), UnreachableError, str(status)) for status in (401, 404, 500)]
+    + [(send(f"<html> {SECRET}"), UsageError, "not a valid credential")],
 )
 def test_a_malformed_token_is_not_shown(domino: Upstream, act: Act, kind: type[Exception], text: str) -> None:
     domino.act = act
@@ -201,14 +201,14 @@ def test_a_request_to_domino_counts_towards_the_calls_time(domino: Upstream, act
         with pytest.raises(UnreachableError, match="Domino's token service returned no token"):
             client.metadata("m", deadline=0.3)
         assert time.monotonic() - begun < 1.5
-        assert proxy.asked == []
+        assert proxy.requests == []
 
 
 def test_a_password_in_the_address_of_dominos_service_is_not_shown(domino: Upstream) -> None:
-    domino.act = saying("token")
+    domino.act = send("token")
     for url in (f"http://u:{SECRET}@{domino.http}/", f"u:{SECRET}@{domino.http}"):
         assert DominoToken(url).header() == ("Authorization", "Bearer token")
-    domino.act = saying("", 404)
+    domino.act = send("", 404)
     for url in (f"http://u:{SECRET}@{domino.http}", f"http://u:{SECRET}@127.0.0.1:1"):
         with pytest.raises(UnreachableError) as caught:
             DominoToken(url).header(0.1)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from tests.proxy.http.upstream import Asked, Upstream, raw, running_upstream
+from tests.proxy.http.upstream import Received, Upstream, raw, running_upstream
 
 HOP = ("connection", "transfer-encoding", "keep-alive", "date", "server", "content-length")
 
@@ -36,24 +36,24 @@ class Relay:
         return f"http://{self.front.http}"
 
     @property
-    def requests(self) -> list[Asked]:
-        return self.front.asked
+    def requests(self) -> list[Received]:
+        return self.front.requests
 
     def sent(self, method: str, part: str) -> list[str]:
         return [each.path for each in self.requests if each.line.startswith(f"{method} ") and part in each.path]
 
-    async def pass_on(self, front: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
-        answer = await asyncio.to_thread(self._answer, asked)
+    async def pass_on(self, front: Upstream, writer: asyncio.StreamWriter, received: Received) -> None:
+        answer = await asyncio.to_thread(self._answer, received)
         kept = [f"{name}: {value}" for name, value in answer.headers if name.lower() not in HOP]
         lines = [f"HTTP/1.1 {answer.status} Answer", f"Content-Length: {len(answer.body)}", *kept, "", ""]
         whole = "\r\n".join(lines).encode("latin-1") + answer.body[: answer.cut]
-        await raw(whole, end="" if answer.cut is None else "close")(front, writer, asked)
+        await raw(whole, end="" if answer.cut is None else "close")(front, writer, received)
 
-    def _answer(self, asked: Asked) -> Answer:
-        method, path = asked.line.split(" ")[0], asked.path
+    def _answer(self, received: Received) -> Answer:
+        method, path = received.line.split(" ")[0], received.path
         asking = http.client.HTTPConnection(urlsplit(self.behind).netloc, timeout=60)
-        headers = {name: value for name, value in asked.headers.items() if name not in (*HOP, "host")}
-        asking.request(method, path, asked.body, headers)
+        headers = {name: value for name, value in received.headers.items() if name not in (*HOP, "host")}
+        asking.request(method, path, received.body, headers)
         got = asking.getresponse()
         answer = Answer(got.status, got.getheaders(), got.read())
         asking.close()

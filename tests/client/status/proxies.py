@@ -7,11 +7,11 @@ from typing import Any
 from tidegate_contracts import environments as facts
 
 from lab.local_plane.process import free_ports
-from tests.proxy.http.upstream import Asked, replying, running_upstream
+from tests.proxy.http.upstream import Received, replying, running_upstream
 
 
 @contextmanager
-def planes(reply: Callable[[Any, Asked], bytes], folder: Path, **answers: Any) -> Iterator[None]:
+def planes(reply: Callable[[Any, Received], bytes], folder: Path, **answers: Any) -> Iterator[None]:
     """Return an environment's data planes in `environments.json`. Their proxies respond like this, or do not run."""
     with ExitStack() as stack:
         made = []

@@ -13,16 +13,16 @@ from typer.testing import CliRunner
 
 from lab.local_plane.process import HOST
 from lab.local_plane.proxy import proxy, write_tables
-from tests.proxy.http.upstream import Asked, replying, response, running_upstream
+from tests.proxy.http.upstream import Received, replying, response, running_upstream
 from tests.proxy.openai.tables import access
 from tests.proxy.rigs.tables import write_key
 
 NAMES = "meta/llama-3.1-8b-instruct", "llama3:8b"  # further names of the model `plain`
 
 
-def reply(name: str, asked: Asked) -> bytes:
+def reply(name: str, received: Received) -> bytes:
     answers = {"/v1/models": {"data": [{"id": name}]}, "/v1/completions": {"choices": [{"text": f"of {name}"}]}}
-    return response(json.dumps(answers.get(asked.path, {})).encode())
+    return response(json.dumps(answers.get(received.path, {})).encode())
 
 
 def pool(name: str, port: int) -> routing.Pool:

@@ -14,7 +14,7 @@ from tidegate.status import PlaneOverview
 from tidegate_contracts.whereabouts import WHEREABOUTS_PATH
 from typer.testing import CliRunner
 
-from tests.proxy.http.upstream import Asked, response
+from tests.proxy.http.upstream import Received, response
 
 from . import proxies
 
@@ -69,8 +69,8 @@ def test_the_worst_problem_is_named_first_and_its_models_come_first() -> None:
 
 
 def test_an_unreachable_plane_is_reported_and_hides_no_other(tmp_path: Path) -> None:
-    def reply(_: object, asked: Asked) -> bytes:
-        assert asked.path == WHEREABOUTS_PATH
+    def reply(_: object, received: Received) -> bytes:
+        assert received.path == WHEREABOUTS_PATH
         return response(json.dumps({"environment": "prod", "models": [model("ant")]}).encode())
 
     with proxies.planes(reply, tmp_path, east=True, west=None):

@@ -11,7 +11,7 @@ from tidegate_contracts.whereabouts import WHEREABOUTS_PATH
 from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
 from typer.testing import CliRunner, Result
 
-from tests.proxy.http.upstream import Asked, response
+from tests.proxy.http.upstream import Received, response
 
 from . import proxies
 
@@ -32,11 +32,11 @@ BROKEN = {
 UNKNOWN = Problem(ProblemType.UNKNOWN, "There is no model 'fraud', or it is not for you to see.")
 
 
-def reply(answer: Any, asked: Asked) -> bytes:
-    message = answer if asked.path.startswith(f"{WHEREABOUTS_PATH}/") else UNKNOWN
+def reply(answer: Any, received: Received) -> bytes:
+    message = answer if received.path.startswith(f"{WHEREABOUTS_PATH}/") else UNKNOWN
     if isinstance(message, Problem):
         return response(message.body("r-1"), message.type.status, CONTENT_TYPE)
-    about = {"model": asked.path.rpartition("/")[2], "server": "gpu", "pool": "small", "loading": "on-demand"}
+    about = {"model": received.path.rpartition("/")[2], "server": "gpu", "pool": "small", "loading": "on-demand"}
     models = [about | {"state": "resident", "why": "no replica is there", "places": message}]
     return response(json.dumps({"environment": "prod", "models": models, "page": 1}).encode())
 

@@ -15,12 +15,12 @@ class DominoFake:
     url: str = ""
     known: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     mode: str = "well"
-    asked: int = 0
+    requests: int = 0
     at_once: int = 0
     most_at_once: int = 0
 
     def answer(self, _: str, headers: Mapping[str, str]) -> Reply:
-        self.asked += 1
+        self.requests += 1
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         time.sleep({"late": 0.05, "slow": 3}.get(self.mode, 0))
@@ -35,8 +35,8 @@ class DominoFake:
             case "silent":
                 return json_reply({"canonicalName": "alice"})
         for name in ("Authorization", "X-Domino-Api-Key"):
-            if (said := self.known.get((name, headers.get(name.lower(), "")))) is not None:
-                return json_reply({"isAnonymous": False, **said})
+            if (found := self.known.get((name, headers.get(name.lower(), "")))) is not None:
+                return json_reply({"isAnonymous": False, **found})
         return json_reply({"isAnonymous": True})
 
 

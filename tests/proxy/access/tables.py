@@ -75,10 +75,10 @@ def gate(table: AccessTable, clock: Clock | None = None, *, seconds: float = 5.0
     return Authorizer(table, where, **(usual | more))
 
 
-def gate_for(provider: Issuer, clock: Clock | None = None, *, seconds: float = 5.0, **told: Any) -> Authorizer:
-    keys = told.pop("keys", {})
+def gate_for(provider: Issuer, clock: Clock | None = None, *, seconds: float = 5.0, **more: Any) -> Authorizer:
+    keys = more.pop("keys", {})
     return gate(
-        access(rule(principals=("*",)), issuers=[issuer_of(provider, **told)]), clock, seconds=seconds, keys=keys
+        access(rule(principals=("*",)), issuers=[issuer_of(provider, **more)]), clock, seconds=seconds, keys=keys
     )
 
 

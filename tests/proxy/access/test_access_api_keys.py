@@ -60,7 +60,7 @@ def test_the_directory_of_a_kubernetes_secret_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "what"),
     [
         ("no-hash", "line 1: not a hash"),
         ("# fine\n\nsha256:abc", "line 3: not a hash"),
@@ -70,10 +70,10 @@ def test_the_directory_of_a_kubernetes_secret_is_read(tmp_path: Path) -> None:
         pytest.param(KEY, "no longer secret", id="a key"),
     ],
 )
-def test_a_wrong_file_is_named_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+def test_a_wrong_file_is_named_with_its_line(tmp_path: Path, text: str, what: str) -> None:
     with pytest.raises(TableError) as caught:
         read_api_keys(written(tmp_path, batch=text))
-    assert said in str(caught.value)
+    assert what in str(caught.value)
     assert str(tmp_path / "batch") in str(caught.value)
     assert KEY[:12] not in str(caught.value)
 

@@ -30,7 +30,7 @@ async def test_domino_is_trusted_for_its_keys_and_tokens(domino: DominoFake) -> 
     assert (await authorizer.identify(KEY)).principal.name == "alice"
     assert (await authorizer.identify(BEARER)).principal.name == "bob"
     assert (await authorizer.identify(BEARER)).principal.source == "domino"
-    assert domino.asked == 2
+    assert domino.requests == 2
 
 
 @pytest.mark.parametrize(
@@ -65,10 +65,10 @@ async def test_a_refused_credential_is_refused_for_a_moment_without_a_check(domi
     authorizer = gate_for(domino, clock)
     for _ in range(20):
         assert await kind_of(authorizer, b"x-domino-api-key wrong") is ProblemType.UNAUTHENTICATED
-    assert domino.asked == 1
+    assert domino.requests == 1
     clock.goes_on(6)
     assert await kind_of(authorizer, b"x-domino-api-key wrong") is ProblemType.UNAUTHENTICATED
-    assert domino.asked == 2
+    assert domino.requests == 2
 
 
 async def test_a_token_of_a_known_issuer_is_never_sent_on(provider: Issuer, domino: DominoFake) -> None:
@@ -77,7 +77,7 @@ async def test_a_token_of_a_known_issuer_is_never_sent_on(provider: Issuer, domi
     credential = provider.bearer(aud="others")
     domino.known = {("Authorization", credential.decode()): {"canonicalName": "alice"}}
     assert await kind_of(authorizer, credential) is ProblemType.UNAUTHENTICATED
-    assert domino.asked == 0
+    assert domino.requests == 0
 
 
 async def test_a_token_with_an_expiry_expires_then(provider: Issuer, domino: DominoFake) -> None:
@@ -141,7 +141,7 @@ async def test_checks_whose_callers_have_left_keep_their_places_at_domino_and_no
     domino.mode = "late"
     authorizer = gate_for(domino)
     await kind_of(authorizer, b"x-domino-api-key first")
-    before, asked = len(asyncio.all_tasks()), domino.asked
+    before, requests = len(asyncio.all_tasks()), domino.requests
     for number in range(FLOOD):
         leaving = from_link(authorizer, UnknownSender("10.0.0.1"), b"x-domino-api-key made-up-%d" % number)
         await asyncio.sleep(0)
@@ -151,4 +151,4 @@ async def test_checks_whose_callers_have_left_keep_their_places_at_domino_and_no
     assert len(asyncio.all_tasks()) - before <= 3 * domino_module.MOST_AT_ONCE
     assert (await authorizer.identify(KEY)).principal.name == "alice"
     assert domino.most_at_once <= domino_module.MOST_AT_ONCE
-    assert domino.asked - asked < FLOOD / 2
+    assert domino.requests - requests < FLOOD / 2

@@ -120,7 +120,7 @@ async def test_a_reload_keeps_callers_authenticated_whose_source_is_unchanged(pr
     identity = (await authorizer.ask(credential, None, "a", "infer")).identity
     authorizer.replace(access(rule(principals=("alice",)), issuers=table.issuers), where, API_KEYS)
     assert (await authorizer.ask(credential, None, "a", "infer")).identity is identity
-    assert provider.asked == 1
+    assert provider.requests == 1
 
 
 async def test_an_issuer_that_is_taken_away_or_changed_ends_its_tokens_at_once(provider: Issuer) -> None:
@@ -142,7 +142,7 @@ async def test_a_caller_that_waits_while_tables_change_is_judged_by_the_new_ones
     where, anybody = routes("main/a"), rule(principals=("*",))
     authorizer = gate(access(anybody, issuers=[issuer_of(provider)]), where=where)
     asking = asyncio.create_task(kind_of(authorizer, provider.bearer()))
-    while not provider.asked:
+    while not provider.requests:
         await asyncio.sleep(0)
     authorizer.replace(access(anybody), where, API_KEYS)
     assert await asking is ProblemType.UNAUTHENTICATED

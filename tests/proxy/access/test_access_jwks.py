@@ -28,7 +28,7 @@ def keys_of(authorizer: Authorizer, provider: Issuer) -> IssuerKeys:
 async def test_keys_are_found_by_discovery(provider: Issuer) -> None:
     authorizer = gate_for(provider, jwks_url=None)
     assert await authorizer.identify(provider.bearer())
-    assert (provider.discovered, provider.asked) == (1, 1)
+    assert (provider.discovered, provider.requests) == (1, 1)
 
 
 async def test_requests_to_an_issuer_use_the_web_proxy_of_the_environment(
@@ -42,15 +42,15 @@ async def test_requests_to_an_issuer_use_the_web_proxy_of_the_environment(
 
 
 @pytest.mark.parametrize(
-    "said",
-    [{"said_issuer": "https://elsewhere.example"}]
-    + [{"said_jwks_uri": uri} for uri in ("file:///etc/passwd", "ftp://127.0.0.1/x", "certs")],
+    "document",
+    [{"doc_issuer": "https://elsewhere.example"}]
+    + [{"doc_jwks_uri": uri} for uri in ("file:///etc/passwd", "ftp://127.0.0.1/x", "certs")],
 )
-async def test_discovery_of_another_issuer_or_scheme_is_not_trusted(provider: Issuer, said: dict[str, str]) -> None:
-    for name, value in said.items():
+async def test_discovery_of_another_issuer_or_scheme_is_not_trusted(provider: Issuer, document: dict[str, str]) -> None:
+    for name, value in document.items():
         setattr(provider, name, value)
     assert await kind_of(gate_for(provider, jwks_url=None), provider.bearer()) is ProblemType.BUSY
-    assert provider.asked == 0
+    assert provider.requests == 0
 
 
 async def test_a_redirect_is_not_followed_its_target_is_logged_and_callers_read_that_it_stays(
@@ -108,7 +108,7 @@ async def test_a_rotated_key_is_found_at_its_first_use(provider: Issuer, clock: 
     provider.keys = {"second": rsa_key("second"), "first": rsa_key("first")}
     assert (await authorizer.identify(provider.bearer("second", sub="bob"))).principal.name == "bob"
     assert await authorizer.identify(old)
-    assert provider.asked == 2
+    assert provider.requests == 2
 
 
 @pytest.mark.parametrize("name", ["second", "first"])
@@ -136,34 +136,34 @@ async def test_checks_whose_callers_have_left_leave_nothing_but_one_fetch(provid
     assert len(asyncio.all_tasks()) <= 3, "this test, the fetch, and the last caller"
     staying = asyncio.ensure_future(authorizer.identify(provider.bearer()))
     assert (await staying).principal.name == "alice"
-    assert provider.asked == 1
+    assert provider.requests == 1
 
 
 async def test_keys_are_fetched_again_before_any_caller_waits(provider: Issuer, clock: Clock) -> None:
     authorizer = gate_for(provider, clock)
     tending = asyncio.create_task(authorizer.tend(0.01))
 
-    async def asked(times: int) -> None:
+    async def fetched(times: int) -> None:
         async with asyncio.timeout(5):
-            while provider.asked < times or keys_of(authorizer, provider)._flights._under_way:
+            while provider.requests < times or keys_of(authorizer, provider)._flights._under_way:
                 await asyncio.sleep(0.01)
 
-    await asked(1)
+    await fetched(1)
     await authorizer.identify(provider.bearer())
-    assert provider.asked == 1
+    assert provider.requests == 1
     clock.goes_on(jwks.REFRESH_SECONDS)
-    await asked(2)
+    await fetched(2)
     # A failing provider gets requests less and less often.
     provider.mode = "error"
     clock.goes_on(jwks.REFRESH_SECONDS)
-    await asked(3)
+    await fetched(3)
     clock.goes_on(jwks.PAUSE_SECONDS)
-    await asked(4)
+    await fetched(4)
     clock.goes_on(jwks.PAUSE_SECONDS)
     await asyncio.sleep(0.05)
-    assert provider.asked == 4
+    assert provider.requests == 4
     clock.goes_on(jwks.PAUSE_SECONDS)
-    await asked(5)
+    await fetched(5)
     tending.cancel()
     await authorizer.close()
 
@@ -176,13 +176,13 @@ def stranger(provider: Issuer, number: int) -> bytes:
 
 async def test_invented_keys_do_not_make_the_proxy_fetch_again_and_again(provider: Issuer, clock: Clock) -> None:
     authorizer = gate_for(provider, clock)
-    asked_before = []
+    fetches = []
     for n in range(50):
         assert await kind_of(authorizer, stranger(provider, n)) is ProblemType.UNAUTHENTICATED
         clock.goes_on(1)
-        asked_before.append(provider.asked)
-    assert asked_before[9] == 1
-    assert provider.asked == 5
+        fetches.append(provider.requests)
+    assert fetches[9] == 1
+    assert provider.requests == 5
 
 
 async def test_a_key_newer_than_the_last_fetch_makes_the_call_busy(provider: Issuer, clock: Clock) -> None:

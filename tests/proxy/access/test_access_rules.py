@@ -156,11 +156,11 @@ def test_there_are_never_more_than_bounded() -> None:
 
 
 @given(st.floats(0.01, 1e4), st.lists(st.integers(0, 10**12), min_size=1, max_size=5))
-def test_no_reported_usage_blocks_a_caller_for_longer_than_an_hour(rate: float, told: list[int]) -> None:
+def test_no_reported_usage_blocks_a_caller_for_longer_than_an_hour(rate: float, usages: list[int]) -> None:
     bucket = TokenBucket(rate, 60 * rate, 0.0)
-    for number in told:
+    for number in usages:
         bucket.spend(number)
     wait = bucket.take(0.0, 0)
     assert wait <= (MOST_OWED_SECONDS + 1 / rate) * (1 + 1e-9)  # floats are rounded
-    if sum(told) < 60 * rate:
-        assert wait == pytest.approx(max(0.0, (1 - 60 * rate + sum(told)) / rate))
+    if sum(usages) < 60 * rate:
+        assert wait == pytest.approx(max(0.0, (1 - 60 * rate + sum(usages)) / rate))

@@ -46,7 +46,7 @@ async def test_a_token_of_a_known_issuer_names_its_principal(
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "what"),
     [
         ({"aud": "tidegate-prod"}, f"Get one for {AUDIENCE}"),
         ({"aud": []}, "`aud`"),
@@ -69,7 +69,7 @@ async def test_a_token_of_a_known_issuer_names_its_principal(
         ({"iss": None}, "Bearer"),
     ],
 )
-async def test_a_token_with_wrong_claims_is_refused(provider: Issuer, wrong: dict[str, Any], said: str) -> None:
+async def test_a_token_with_wrong_claims_is_refused(provider: Issuer, wrong: dict[str, Any], what: str) -> None:
     claims = {name: value for name, value in (provider.claims() | wrong).items() if value is not None}
     # Written by hand, because PyJWT would not even sign some of them.
     signing_input = f"{part({'alg': 'RS256', 'kid': 'first'})}.{part(claims)}"
@@ -79,7 +79,7 @@ async def test_a_token_with_wrong_claims_is_refused(provider: Issuer, wrong: dic
     token = f"{signing_input}.{part(signature)}"
     problem = await problem_of(gate_for(provider), f"Bearer {token}".encode())
     assert problem.type is ProblemType.UNAUTHENTICATED
-    assert said in problem.detail
+    assert what in problem.detail
     assert token[:20] not in problem.detail
 
 
@@ -104,7 +104,7 @@ def with_its_own_key(provider: Issuer) -> str:
 
 
 @pytest.mark.parametrize(
-    ("forged", "said"),
+    ("forged", "what"),
     [
         *((partial(without_signature, algorithm=each), "ES256") for each in ("none", "None", "NONE", "")),
         *((partial(signed, algorithm=each), "ES256") for each in ("PS256", "RS384", "RS512")),
@@ -114,10 +114,10 @@ def with_its_own_key(provider: Issuer) -> str:
         (lambda provider: provider.sign(headers={"crit": ["x"], "x": 1}), "not valid"),
     ],
 )
-async def test_a_forged_token_is_refused(provider: Issuer, forged: Callable[[Issuer], str], said: str) -> None:
+async def test_a_forged_token_is_refused(provider: Issuer, forged: Callable[[Issuer], str], what: str) -> None:
     problem = await problem_of(gate_for(provider), f"Bearer {forged(provider)}".encode())
     assert problem.type is ProblemType.UNAUTHENTICATED
-    assert said in problem.detail
+    assert what in problem.detail
 
 
 @pytest.mark.parametrize("algorithm", ["HS256", "HS384", "HS512"])
@@ -143,7 +143,7 @@ async def test_a_public_key_is_no_secret_for_hmac(provider: Issuer, algorithm: s
 async def test_a_token_that_is_too_long_is_refused_unread(provider: Issuer) -> None:
     credential = provider.bearer(more="x" * MOST_TOKEN_BYTES)
     assert await kind_of(gate_for(provider), credential) is ProblemType.UNAUTHENTICATED
-    assert provider.asked == 0
+    assert provider.requests == 0
 
 
 NESTED = b'{"iss":"x","more":' + b"[" * 5000 + b"]" * 5000 + b"}"
@@ -213,17 +213,17 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )
-claims_said = st.dictionaries(
+any_claims = st.dictionaries(
     st.sampled_from(["iss", "aud", "exp", "sub", "nbf", "iat", "groups", "jti"]), json_values, max_size=5
 )
-headers_said = st.dictionaries(st.sampled_from(["alg", "kid", "crit", "b64"]), json_values)
+any_headers = st.dictionaries(st.sampled_from(["alg", "kid", "crit", "b64"]), json_values)
 
 
 @settings(deadline=None)
-@given(claims_said, headers_said)
+@given(any_claims, any_headers)
 def test_any_signed_token_is_accepted_or_refused(claims: dict[str, Any], headers: dict[str, Any]) -> None:
     """Even the holder of a valid key causes no internal error."""
-    told = issuer_of(Issuer("http://idp.example"))
+    trusted = issuer_of(Issuer("http://idp.example"))
     (key,) = read_keys({"keys": [public_jwk(rsa_key("first"), kid="first")]})
     good = Issuer("http://idp.example").claims()
     header = part({"alg": "RS256", "kid": "first"} | headers)
@@ -232,7 +232,7 @@ def test_any_signed_token_is_accepted_or_refused(claims: dict[str, Any], headers
     token = f"{signing_input}.{part(sign(signing_input.encode(), rsa_key('first')))}".encode()
     trust.peek(token)
     try:
-        identity = trust.verify(token, key, told, good["iat"])
+        identity = trust.verify(token, key, trusted, good["iat"])
     except Problem as refusal:
         outcome = refusal.type.word
     else:

@@ -4,7 +4,7 @@ import asyncio
 import gzip
 import json
 
-from ..http.upstream import Act, Asked, Upstream, answer, answering, head, only, raw
+from ..http.upstream import Act, Received, Upstream, answer, answering, head, only, raw
 
 _KILOBYTE, _MEGABYTE = 1 << 10, 1 << 20
 _WORD = b'data: {"choices":[{"delta":{"content":"x"}}]}\n\n'
@@ -51,21 +51,21 @@ _ENGINES = LYING | BROKEN
 _speaking = _stream(_WORD, times=_ALWAYS, pause=0.01)
 
 
-async def _words(made: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
+async def _words(made: Upstream, writer: asyncio.StreamWriter, received: Received) -> None:
     global words_begun, words_under_way
     words_begun += 1
     words_under_way += 1
     try:
-        await _speaking(made, writer, asked)
+        await _speaking(made, writer, received)
     finally:
         words_under_way -= 1
 
 
-async def _called(made: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
-    made.asked.clear()  # its bodies are long
-    fields = json.loads(asked.body)
+async def _called(made: Upstream, writer: asyncio.StreamWriter, received: Received) -> None:
+    made.requests.clear()  # its bodies are long
+    fields = json.loads(received.body)
     if fields.get("stream"):
-        await _ENGINES.get(fields["model"], _words)(made, writer, asked)
+        await _ENGINES.get(fields["model"], _words)(made, writer, received)
     else:
         await answer(writer, b'{"usage":{"prompt_tokens":1,"completion_tokens":1}}')
 

@@ -37,7 +37,7 @@ TO_AGREE_SECONDS = 3.0
 COULD_NOT_LOAD = "its preload pool could not load it"
 TABLE = dict(re.findall(r"^\| (.+?) \| (.+?) \|$", PAGE.split("\n|---|---|\n")[-1], re.MULTILINE))
 GROUPS = {name: re.findall(r"(\w+): ((?:`[^`]+`,? ?)+)", cell) for name, cell in TABLE.items()}
-FOUND = {name: {each: said for said, of in groups for each in of.split("`")[1::2]} for name, groups in GROUPS.items()}
+FOUND = {name: {each: word for word, of in groups for each in of.split("`")[1::2]} for name, groups in GROUPS.items()}
 CELLS = {situation: FOUND["all is well"] | differs for situation, differs in FOUND.items()}
 
 
@@ -59,8 +59,8 @@ class Plane(RunningProxy):
                 return error.code().name
 
     async def is_true(self, method: str, message: bytes = b"") -> str:
-        said = await self.over_grpc(f"/inference.GRPCInferenceService/{method}", message)
-        return str({b"\x08\x01": "true", b"": "false"}.get(said, said))
+        found = await self.over_grpc(f"/inference.GRPCInferenceService/{method}", message)
+        return str({b"\x08\x01": "true", b"": "false"}.get(found, found))
 
     async def status(self) -> str:
         pool = facts.PoolFacts(name=POOL, loading=self.loading, gpu=False)
@@ -89,8 +89,8 @@ def of_model(here: Plane) -> bytes:
 
 
 async def check(here: Plane) -> str:
-    said = await here.over_grpc("/grpc.health.v1.Health/Check")
-    return {b"\x08\x01": "SERVING", b"\x08\x02": "NOT_SERVING"}[said]
+    found = await here.over_grpc("/grpc.health.v1.Health/Check")
+    return {b"\x08\x01": "SERVING", b"\x08\x02": "NOT_SERVING"}[found]
 
 
 async def call(here: Plane) -> str:
@@ -101,7 +101,7 @@ async def call(here: Plane) -> str:
     return str(reply.status)
 
 
-ASKED: dict[str, Callable[[Plane], Awaitable[str]]] = {
+PROBES: dict[str, Callable[[Plane], Awaitable[str]]] = {
     "/healthz": lambda here: here.get("/healthz", key=None),
     "/readyz": lambda here: here.get("/readyz", key=None),
     "/v2/health/live": lambda here: here.get("/v2/health/live", key=None),
@@ -263,7 +263,7 @@ CASES = [
 
 
 def test_every_probe_and_every_situation_of_the_table_is_tried() -> None:
-    assert {*ASKED} == {*FOUND["all is well"]}
+    assert {*PROBES} == {*FOUND["all is well"]}
     assert list(CELLS) == list(SITUATIONS)
 
 
@@ -283,10 +283,10 @@ async def test_each_response_is_that_of_the_table(
         await SITUATIONS[situation](stage)
         print(f"{situation}, {loading}, {how.name}: {monotonic() - began:.2f} s to know")
         found = {}
-        for asked, ask in ASKED.items():
+        for probe, ask in PROBES.items():
             began = monotonic()
-            found[asked] = await ask(here)
-            assert monotonic() - began < TO_AGREE_SECONDS, asked
+            found[probe] = await ask(here)
+            assert monotonic() - began < TO_AGREE_SECONDS, probe
         assert found == CELLS[situation]
-        told = [each for each in caplog.records if each.name == "tidegate_proxy.pools"]
-        assert [each.levelname for each in told] == ["WARNING"] * {GONE[0]: 1, GONE[1]: 2}.get(situation, 0)
+        lines = [each for each in caplog.records if each.name == "tidegate_proxy.pools"]
+        assert [each.levelname for each in lines] == ["WARNING"] * {GONE[0]: 1, GONE[1]: 2}.get(situation, 0)

@@ -83,8 +83,8 @@ def reader(real_triton: Triton, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def has_curl() -> bool:
     if shutil.which("curl") is None:
         return False
-    said = subprocess.run(["curl", "--version"], capture_output=True, text=True, check=True).stdout
-    return tuple(map(int, re.findall(r"\d+", said)[:2])) >= (7, 82)
+    output = subprocess.run(["curl", "--version"], capture_output=True, text=True, check=True).stdout
+    return tuple(map(int, re.findall(r"\d+", output)[:2])) >= (7, 82)
 
 
 @pytest.mark.parametrize("example", list(examples()), ids=str)
@@ -131,10 +131,10 @@ def test_the_table_of_problems_is_that_of_the_code() -> None:
 
 def test_the_table_of_reasons_is_that_of_the_code() -> None:
     table = PAGE.split("\n| reason | why |\n")[1].split("\n\n")[0]
-    told = re.findall(r"`([a-z-]+)`", "".join(line.split(" | ")[0] for line in table.splitlines()))
+    documented = re.findall(r"`([a-z-]+)`", "".join(line.split(" | ")[0] for line in table.splitlines()))
     sources = Path(problems.__file__).parent.rglob("*.py")
-    said = {word for file in sources for word in re.findall(r'\breason="([a-z-]+)"', file.read_text("utf-8"))}
-    assert sorted(told) == sorted(said | {*get_args(BusyReason)})
+    reported = {word for file in sources for word in re.findall(r'\breason="([a-z-]+)"', file.read_text("utf-8"))}
+    assert sorted(documented) == sorted(reported | {*get_args(BusyReason)})
 
 
 def longest(fits: Callable[[str], object]) -> int:

@@ -45,7 +45,7 @@ class Stub(GRPCInferenceServiceServicer):  # type: ignore[misc]  # it has no typ
     port: int = 0
     name: str = "a"
     host: str = HOST
-    asked: list[tuple[str, Any, dict[str, str | bytes]]] = field(default_factory=list)
+    requests: list[tuple[str, Any, dict[str, str | bytes]]] = field(default_factory=list)
     """Method, message (of streams: each), and metadata."""
     seconds_left: list[float | None] = field(default_factory=list)
     cancelled: threading.Event = field(default_factory=threading.Event)
@@ -93,7 +93,7 @@ class Stub(GRPCInferenceServiceServicer):  # type: ignore[misc]  # it has no typ
                 yield answer
             if request.model_name == "broken":
                 context.abort(grpc.StatusCode.DATA_LOSS, "lost")
-        if self.asked and self.asked[-1][1].model_name == "many":
+        if self.requests and self.requests[-1][1].model_name == "many":
             yield pb.ModelStreamInferResponse(error_message="the end")
 
     def ModelReady(self, request: Any, context: Any) -> Any:
@@ -118,7 +118,7 @@ class Stub(GRPCInferenceServiceServicer):  # type: ignore[misc]  # it has no typ
         return pb.ServerMetadataResponse(name=self.name)
 
     def _note(self, method: str, request: Any, context: Any) -> None:
-        self.asked.append((method, request, dict(context.invocation_metadata())))
+        self.requests.append((method, request, dict(context.invocation_metadata())))
         self.seconds_left.append(context.time_remaining())
 
     def start(self, credentials: grpc.ServerCredentials | None = None) -> None:

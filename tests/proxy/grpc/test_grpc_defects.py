@@ -30,7 +30,7 @@ def test_an_internal_error_ends_one_call_but_no_other_on_its_connections(
     defective(monkeypatch, place, name)
     infer = method(one.channel(), "ModelInfer")
     beside = infer.future(infer_request("hang"), metadata=one.metadata())
-    until(lambda: bool(one.stubs[0].asked))
+    until(lambda: bool(one.stubs[0].requests))
     for _ in range(3):
         error = refused(infer, infer_request("slow"), one.metadata())
         assert error.code() == grpc.StatusCode.INTERNAL
@@ -50,7 +50,7 @@ def test_an_internal_error_in_a_queued_call_does_not_end_the_call_that_released_
     with rig(tmp_path, request_timeout_seconds=20, concurrency=1) as one:
         infer = method(one.channel(), "ModelInfer")
         before = infer.future(infer_request("hang"), metadata=one.metadata(), timeout=10)
-        until(lambda: bool(one.stubs[0].asked))
+        until(lambda: bool(one.stubs[0].requests))
         waiting = infer.future(infer_request("slow"), metadata=one.metadata(), timeout=10)
         one.until(lambda: one.proxy.shared.limiter.waiting == 1)
         one.stubs[0].release.set()

@@ -85,7 +85,7 @@ def test_a_replica_that_stops_gracefully_loses_no_call(two: Rig) -> None:
     for _ in range(20):
         call(infer_request(), metadata=two.metadata())
     calls = [call.future(infer_request("slow"), metadata=two.metadata(), timeout=5) for _ in range(6)]
-    until(lambda: sum(len(stub.asked) for stub in two.stubs) >= 26)
+    until(lambda: sum(len(stub.requests) for stub in two.stubs) >= 26)
     stopping = threading.Thread(target=two.stubs[0].stop, args=(5,))
     stopping.start()
     # When a server of grpcio stops, it answers calls in flight with CANCELLED, which is a response.
@@ -150,7 +150,7 @@ def test_a_call_that_waited_for_its_slot_and_finds_no_replica_is_refused_and_lea
     with rig(tmp_path, request_timeout_seconds=20, concurrency=1) as one:
         infer, shared, [replica] = method(one.channel(), "ModelInfer"), one.proxy.shared, replicas(one)
         before = infer.future(infer_request("hang"), metadata=one.metadata(), timeout=10)
-        until(lambda: bool(one.stubs[0].asked))
+        until(lambda: bool(one.stubs[0].requests))
         waiting = infer.future(infer_request(), metadata=one.metadata(), timeout=10)
         one.until(lambda: shared.limiter.waiting == 1)
         for _ in range(FAILURES):
@@ -160,7 +160,7 @@ def test_a_call_that_waited_for_its_slot_and_finds_no_replica_is_refused_and_lea
         assert waiting.code() == grpc.StatusCode.UNAVAILABLE
         one.until(lambda: not shared.open_calls)
         assert (shared.limiter.in_flight, shared.limiter.waiting, replica.in_flight) == (0, 0, 0)
-        assert len(one.stubs[0].asked) == 1
+        assert len(one.stubs[0].requests) == 1
         one.close()
         one.until(lambda: shared.memory.callers.held == 0)
 
@@ -204,16 +204,16 @@ def test_a_read_only_call_is_retried_elsewhere_or_refused_if_its_replica_falls_s
 ) -> None:
     with rig(tmp_path, number) as here:
         here.stubs[0].hangs = True
-        ready, asked = method(here.channel(), "ModelReady"), pb.ModelReadyRequest(name="echo")
-        looks = [ready.future(asked, metadata=here.metadata(), timeout=5) for _ in range(20)]
-        until(lambda: len(here.stubs[0].asked) > 0)
-        here.until(lambda: sum(each.done() for each in looks) + len(here.proxy.shared.open_calls) == len(looks))
+        ready, message = method(here.channel(), "ModelReady"), pb.ModelReadyRequest(name="echo")
+        calls = [ready.future(message, metadata=here.metadata(), timeout=5) for _ in range(20)]
+        until(lambda: len(here.stubs[0].requests) > 0)
+        here.until(lambda: sum(each.done() for each in calls) + len(here.proxy.shared.open_calls) == len(calls))
         fall_silent(here, replicas(here)[0])
         if number == 1:
-            assert {each.code() for each in looks} == {grpc.StatusCode.UNAVAILABLE}
-            assert all("can be used: there is no answer" in each.details() for each in looks)
+            assert {each.code() for each in calls} == {grpc.StatusCode.UNAVAILABLE}
+            assert all("can be used: there is no answer" in each.details() for each in calls)
         else:
-            assert [each.result().ready for each in looks] == [True] * len(looks)
+            assert [each.result().ready for each in calls] == [True] * len(calls)
 
 
 def test_a_call_whose_response_is_not_read_releases_its_slot_once(one: Rig) -> None:

@@ -37,7 +37,7 @@ message = st.builds(
 def taken(data: bytes, cuts: list[int], version: str | None) -> tuple[list[RequestedModel], bytes]:
     """Return the requested models and the forwarded bytes for data that arrives in pieces."""
     reader = MessageReader(LIMIT, False)
-    asked: list[RequestedModel] = []
+    requested: list[RequestedModel] = []
     passed = b""
     found: RequestedModel | None = None
     ends = sorted({cut % (len(data) + 1) for cut in cuts} | {len(data)})
@@ -50,13 +50,13 @@ def taken(data: bytes, cuts: list[int], version: str | None) -> tuple[list[Reque
                 found = reader.requested()
                 if found is None:
                     break
-                asked.append(found)
+                requested.append(found)
             passed += reader.take(version or found.version)
             if not reader.between:
                 break
             found = None
     assert reader.idle
-    return asked, passed
+    return requested, passed
 
 
 @given(
@@ -69,8 +69,8 @@ def test_messages_are_understood_and_get_their_version_wherever_they_are_cut(
     messages: list[pb.ModelInferRequest], cuts: list[int], version: str | None
 ) -> None:
     data = b"".join(framed(each.SerializeToString()) for each in messages)
-    asked, passed = taken(data, cuts, version)
-    for each, found in zip(messages, asked, strict=True):
+    requested, passed = taken(data, cuts, version)
+    for each, found in zip(messages, requested, strict=True):
         assert (found.model, found.version) == (each.model_name, each.model_version or None)
         sent = each.parameters["sequence_id"] if "sequence_id" in each.parameters else pb.InferParameter()
         assert found.sequence.decode() == str(sent.int64_param or sent.uint64_param or sent.string_param or "")
@@ -88,14 +88,14 @@ def test_messages_are_understood_and_get_their_version_wherever_they_are_cut(
 def test_a_message_is_refused_or_means_the_same_to_triton_as_to_the_proxy(body: bytes, cuts: list[int]) -> None:
     body = b"\x0a\x04echo" + body
     try:
-        (asked,), passed = taken(framed(body), cuts, None)
+        (requested,), passed = taken(framed(body), cuts, None)
     except Problem:
         return
     try:
         got = pb.ModelInferRequest.FromString(passed[5:])
     except Exception:
         return  # Triton refuses it, and so does the proxy
-    assert (got.model_name, got.model_version) == (asked.model, asked.version or "")
+    assert (got.model_name, got.model_version) == (requested.model, requested.version or "")
 
 
 @pytest.mark.parametrize("flag", [b"\1", b"\2"])

@@ -101,7 +101,7 @@ def waiting(patient: Rig) -> Iterator[None]:
     """Keep another caller's call in flight on the same connection during the test."""
     call = method(patient.channel(), "ModelInfer")
     made = call.future(infer_request("hang"), metadata=patient.metadata(), timeout=20)
-    until(lambda: len(patient.stubs[0].asked) == 1)
+    until(lambda: len(patient.stubs[0].requests) == 1)
     yield
     patient.stubs[0].release.set()
     assert made.result().model_name == "hang"

@@ -36,9 +36,9 @@ def test_messages_come_and_go_in_turn_at_one_replica(three: Rig) -> None:
     talk = talk_in(three)
     replicas = set()
     for number in range(30):
-        heard = talk.exchange(id=str(number))
-        assert heard.id == str(number)
-        replicas.add(replica_of(heard))
+        response = talk.exchange(id=str(number))
+        assert response.id == str(number)
+        replicas.add(replica_of(response))
     talk.end()
     with pytest.raises(StopIteration):
         talk.hear()
@@ -69,12 +69,12 @@ def test_each_message_is_authorised(three: Rig) -> None:
         ("elsewhere", grpc.StatusCode.INVALID_ARGUMENT),
         ("nothing", grpc.StatusCode.NOT_FOUND),
     ):
-        before = sum(len(stub.asked) for stub in three.stubs)
+        before = sum(len(stub.requests) for stub in three.stubs)
         talk = talk_in(three)
         talk.exchange()
         talk.send(infer_request(second))
         assert talk.code() == code
-        assert sum(len(stub.asked) for stub in three.stubs) == before + 1
+        assert sum(len(stub.requests) for stub in three.stubs) == before + 1
 
 
 def test_each_message_counts_against_the_limit(three: Rig) -> None:

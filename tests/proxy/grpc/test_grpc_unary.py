@@ -54,7 +54,7 @@ def test_credentials_and_tritons_restricted_key_are_not_forwarded_but_other_meta
             ("own-bin", b"\x00"),
         ),
     )
-    received = running.stubs[0].asked[-1][2]
+    received = running.stubs[0].requests[-1][2]
     assert {"traceparent", "own", "own-bin", "x-request-id", "user-agent"} == set(received)
     assert received["own-bin"] == b"\x00"
 
@@ -77,20 +77,20 @@ def test_credentials_and_tritons_restricted_key_are_not_forwarded_but_other_meta
 def test_denied_calls_are_refused_with_a_reason(
     running: Rig, infer: Any, model: str, more: Metadata, code: Any, why: str
 ) -> None:
-    before = len(running.stubs[0].asked)
+    before = len(running.stubs[0].requests)
     error: Any = refused(infer, infer_request(model), running.metadata(*more))
     assert (error.code(), reason(error)) == (code, why)
     assert dict(error.initial_metadata() or error.trailing_metadata())["x-request-id"]
-    assert len(running.stubs[0].asked) == before
+    assert len(running.stubs[0].requests) == before
 
 
 @pytest.mark.parametrize("sent", [(), (("authorization", "Bearer no.token.at-all"),), (("x-api-key", "wrong"),)])
 def test_invalid_credentials_are_refused_with_a_reason(running: Rig, infer: Any, sent: Metadata) -> None:
-    before = len(running.stubs[0].asked)
+    before = len(running.stubs[0].requests)
     error: Any = refused(infer, infer_request(), sent)
     assert (error.code(), reason(error)) == (grpc.StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED")
     assert "no.token" not in error.details()
-    assert len(running.stubs[0].asked) == before
+    assert len(running.stubs[0].requests) == before
 
 
 def test_a_caller_that_may_only_inspect_gets_permission_denied(running: Rig, infer: Any) -> None:
@@ -114,9 +114,9 @@ def test_too_many_requests_are_refused_with_the_time_to_wait(running: Rig, infer
     for _ in range(200):
         infer(infer_request(), metadata=metadata)
 
-    def infer_on(*asked: Any, **how: Any) -> None:
+    def infer_on(*arguments: Any, **how: Any) -> None:
         for _ in range(200):  # The first one, unless more than a second has passed: the limit grows by one per second.
-            infer(*asked, **how)
+            infer(*arguments, **how)
 
     error = refused(infer_on, infer_request(), metadata)
     assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -173,11 +173,11 @@ SPELLINGS = [
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_model_control_has_no_spelling(running: Rig, spelling: str) -> None:
-    channel, before = running.channel(), len(running.stubs[0].asked)
+    channel, before = running.channel(), len(running.stubs[0].requests)
     for name in CLOSED:
         error = refused(channel.unary_unary(spelling.format(name)), b"", running.metadata())
         assert error.code() in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INTERNAL), name
-    assert len(running.stubs[0].asked) == before
+    assert len(running.stubs[0].requests) == before
 
 
 @pytest.mark.parametrize(
@@ -200,12 +200,12 @@ def test_model_control_has_no_spelling(running: Rig, spelling: str) -> None:
     ids=range(13),
 )
 def test_an_ambiguous_or_too_large_message_reaches_no_replica(running: Rig, body: bytes, why: str) -> None:
-    before = len(running.stubs[0].asked)
+    before = len(running.stubs[0].requests)
     call: Any = running.channel().unary_unary("/inference.GRPCInferenceService/ModelInfer")
     error: Any = refused(call, body, running.metadata())
     assert error.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.OUT_OF_RANGE)
     assert why in error.details()
-    assert len(running.stubs[0].asked) == before
+    assert len(running.stubs[0].requests) == before
 
 
 def test_the_callers_deadline_goes_on_and_the_proxys_own_caps_it(running: Rig, infer: Any) -> None:
@@ -233,9 +233,9 @@ def test_a_call_whose_caller_has_left_keeps_its_slot_until_the_replica_has_answe
     stub, shared = running.stubs[0], running.proxy.shared
     stub.cancelled.clear()
     stub.release.clear()
-    before = len(stub.asked)
+    before = len(stub.requests)
     call = infer.future(infer_request("hang"), metadata=running.metadata())
-    until(lambda: len(stub.asked) > before)
+    until(lambda: len(stub.requests) > before)
     call.cancel()
     running.until(lambda: [type(each) for each in shared.open_calls] == [UpstreamStream])
     assert (shared.limiter.in_flight, len(shared.open_calls)) == (1, 1)

@@ -15,26 +15,26 @@ from .harness import RIG, Rig, Talk, infer_request, method, rig
 @pytest.fixture
 def aliased(tmp_path: Path) -> Iterator[tuple[Rig, list[str]]]:
     """Run a proxy whose replica returns the version of the alias over HTTP. Yield also the URLs of these requests."""
-    asked: list[str] = []
+    paths: list[str] = []
 
     def respond(path: str, _: Mapping[str, str]) -> Reply:
         if path != LIVE_PATH:
-            asked.append(path)
+            paths.append(path)
         return json_reply({"parameters": {"tidegate.alias.champion": {"string_value": "7"}}})
 
     models = [routing.Model(name=name, server="main", pool="one", alias="champion") for name in ("echo", "slow")]
     with answering(respond) as url, rig(tmp_path, models=models) as running:
         running.setup.leads_to(int(url.rpartition(":")[2]))
         running.do(running.setup.look_up())
-        yield running, asked
+        yield running, paths
 
 
 def test_each_message_of_a_stream_gets_the_version_of_its_models_alias(aliased: tuple[Rig, list[str]]) -> None:
-    rig, asked = aliased
+    rig, paths = aliased
     talk = Talk(rig)
     talk.send(infer_request("echo"), infer_request("slow"), infer_request("echo"))
     assert [talk.hear().infer_response.model_version for _ in range(3)] == ["7"] * 3
-    assert len(asked) == 2
+    assert len(paths) == 2
     talk.end()
 
 
@@ -45,7 +45,7 @@ CONTEXT = (("traceparent", PARENT), ("tracestate", STATE))
 
 
 def trace_headers(running: Rig) -> dict[str, Any]:
-    [(_, _, metadata)] = running.stubs[0].asked
+    [(_, _, metadata)] = running.stubs[0].requests
     return {name: metadata.get(name) for name in ("traceparent", "tracestate", "other")}
 
 

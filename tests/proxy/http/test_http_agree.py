@@ -18,7 +18,7 @@ from tidegate_proxy.upstream.breaker import Breaker
 
 from ..rigs.issuer import Issuer
 from .running_proxy import KEY, Caller, RunningProxy, model, served
-from .upstream import Act, Asked, head, headers_of, raw
+from .upstream import Act, Received, head, headers_of, raw
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_secret_in_the_log")]
 GOOD = ["key", "key as token", "token", "token, oddly"]
@@ -178,7 +178,7 @@ scripts = st.sampled_from(
 class Outcome:
     answer: tuple[int, list[str], bytes] | None
     kept: bool
-    asked: list[tuple[str, dict[str, str], bytes]]
+    requests: list[tuple[str, dict[str, str], bytes]]
     counted: dict[str, Any]
 
     @property
@@ -189,7 +189,7 @@ class Outcome:
         status, headers, body = self.answer
         headers = [each for each in headers if each != "connection: close"]
         counted = {name: each for name, each in self.counted.items() if name[-3:] != " in"}
-        return status, headers, body, self.asked, counted
+        return status, headers, body, self.requests, counted
 
 
 def forget(here: RunningProxy) -> None:
@@ -223,7 +223,7 @@ async def send(here: RunningProxy, data: bytes, size: int, first: Sequence[bytes
         for each in first:
             await caller.send(each)
             assert (await caller.reply()).status == 200
-        before, seen = counts(here), len(here.replica.asked)
+        before, seen = counts(here), len(here.replica.requests)
         try:
             for start in range(0, len(data), size):
                 caller.writer.write(data[start : start + size])
@@ -239,7 +239,7 @@ async def send(here: RunningProxy, data: bytes, size: int, first: Sequence[bytes
     assert not [each for each in here.pool.replicas if each.in_flight]
     after = counts(here)
     counted = {name: number - before.get(name, 0) for name, number in after.items() if number != before.get(name, 0)}
-    return Outcome(answer, kept, [_plain(asked) for asked in here.replica.asked[seen:]], counted)
+    return Outcome(answer, kept, [_plain(each) for each in here.replica.requests[seen:]], counted)
 
 
 async def _answer(caller: Caller, is_head: bool) -> tuple[int, list[str], bytes] | None:
@@ -268,9 +268,9 @@ async def _answer(caller: Caller, is_head: bool) -> tuple[int, list[str], bytes]
     return status, kept, body.replace(request_id.encode(), b"ID")
 
 
-def _plain(asked: Asked) -> tuple[str, dict[str, str], bytes]:
-    headers = {name: value for name, value in asked.headers.items() if name != "x-request-id" or value == "mine-1"}
-    return asked.line, headers, asked.body
+def _plain(received: Received) -> tuple[str, dict[str, str], bytes]:
+    headers = {name: value for name, value in received.headers.items() if name != "x-request-id" or value == "mine-1"}
+    return received.line, headers, received.body
 
 
 @settings(
@@ -278,11 +278,11 @@ def _plain(asked: Asked) -> tuple[str, dict[str, str], bytes]:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     report_multiple_bugs=False,
 )
-@given(asked=requests(), script=scripts, size=st.sampled_from([1, 7, 40, 400]))
+@given(made=requests(), script=scripts, size=st.sampled_from([1, 7, 40, 400]))
 async def test_however_a_request_comes_its_answer_is_the_same(
-    here: RunningProxy, credentials: dict[str, str], asked: tuple[list[bytes], str, bytes], script: Act, size: int
+    here: RunningProxy, credentials: dict[str, str], made: tuple[list[bytes], str, bytes], script: Act, size: int
 ) -> None:
-    lines, credential, body = asked
+    lines, credential, body = made
     here.replica.act = script
     headers = [credentials[credential].encode()] if credentials[credential] else []
     whole = b"\r\n".join([*lines, *headers, b"", b""]) + body

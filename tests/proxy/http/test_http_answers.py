@@ -48,7 +48,7 @@ async def test_a_response_that_ends_with_its_connection_is_reported_correctly(
             except (asyncio.IncompleteReadError, ConnectionError):
                 pass
             assert found == expected
-        assert len(here.replica.asked) == 2
+        assert len(here.replica.requests) == 2
     assert "Traceback" not in caplog.text
 
 
@@ -62,7 +62,7 @@ async def test_a_response_without_a_body_is_complete_and_the_next_one_is_read(
         for _ in range(4):
             await caller.send(request())
             assert (await caller.head())[0] == int(status[:3])
-    assert len(here.replica.asked) == 4
+    assert len(here.replica.requests) == 4
     here.replica.act = raw(end="closed")
     assert (await here.ask()).status == 502
 
@@ -81,7 +81,7 @@ async def test_bytes_after_a_response_are_dropped(tmp_path: Path, more: bytes) -
         for _ in range(2):
             replies = await asyncio.gather(*(here.ask() for _ in range(4)))
             assert {(reply.status, reply.body) for reply in replies} == {(200, b"ok")}
-        assert len(here.replica.asked) == 8
+        assert len(here.replica.requests) == 8
 
 
 async def test_an_answer_before_the_request_is_whole_ends_both_connections(tmp_path: Path) -> None:

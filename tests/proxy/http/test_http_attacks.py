@@ -80,8 +80,8 @@ async def test_an_unsupported_http_version_is_refused(
 async def test_a_header_that_only_contains_content_length_is_another_header(here: RunningProxy, caller: Caller) -> None:
     await caller.send(HEAD + b"Inference-Header-Content-Length: 7\r\nContent-Length: 13\r\n\r\n" + BODY)
     assert (await caller.reply()).status == 200
-    assert here.replica.asked[0].body == BODY
-    assert here.replica.asked[0].headers["inference-header-content-length"] == "7"
+    assert here.replica.requests[0].body == BODY
+    assert here.replica.requests[0].headers["inference-header-content-length"] == "7"
 
 
 @pytest.mark.parametrize("extra", [b"", b"Expect: x\r\n"])
@@ -91,7 +91,7 @@ async def test_a_length_can_have_thousands_of_leading_zeros(
     """RFC 9110, 8.6: a length consists of digits. Python's int() parses at most 4,300 of them."""
     await caller.send(HEAD + extra + b"Content-Length: " + b"0" * 5_000 + b"%d\r\n\r\n" % len(BODY) + BODY)
     assert (await caller.reply()).status == 200
-    assert [asked.body for asked in here.replica.asked] == [BODY]
+    assert [each.body for each in here.replica.requests] == [BODY]
     await caller.send(b"GET /healthz HTTP/1.1\r\nHost: proxy\r\nContent-Length: " + b"0" * 5_000 + b"\r\n\r\n")
     assert (await caller.reply()).status == 200
     long = b"\r\nContent-Length: " + b"0" * 5_000 + b"2\r\n\r\n{}"
@@ -129,8 +129,8 @@ async def test_an_upgrade_to_http2_is_ignored_and_the_body_follows(
     assert (await caller.reply()).status == 200
     await caller.send(request())
     assert (await caller.reply()).status == 200
-    assert [asked.body for asked in here.replica.asked] == [BODY] * 3
-    assert not any("upgrade" in asked.headers or "http2-settings" in asked.headers for asked in here.replica.asked)
+    assert [each.body for each in here.replica.requests] == [BODY] * 3
+    assert not any("upgrade" in each.headers or "http2-settings" in each.headers for each in here.replica.requests)
 
 
 async def test_data_after_an_upgrade_to_http2_is_neither_http2_nor_a_smuggled_request(
@@ -147,7 +147,7 @@ async def test_data_after_an_upgrade_to_http2_is_neither_http2_nor_a_smuggled_re
         found = re.findall(rb"HTTP/1.1 (\d\d\d)", received)
         assert len(found) <= number, (data, received)
         assert found[0] == b"200", (data, received)
-    assert all("/infer " in asked.line for asked in here.replica.asked)
+    assert all("/infer " in each.line for each in here.replica.requests)
 
 
 async def test_no_trick_of_a_path_reaches_a_replica(here: RunningProxy) -> None:

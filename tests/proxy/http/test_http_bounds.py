@@ -218,7 +218,7 @@ async def deaf_caller(here: RunningProxy) -> socket.socket:
 
 
 async def test_a_caller_that_reads_late_gets_all_responses_in_order(here: RunningProxy, caller: Caller) -> None:
-    here.replica.act = answering(lambda asked: asked.body * 20_000)
+    here.replica.act = answering(lambda received: received.body * 20_000)
     transport = caller.writer.transport
     transport.pause_reading()  # type: ignore[attr-defined]  # it is read from too
     caller.writer.write(b"".join(request(body=b"%04d" % number) for number in range(300)))
@@ -235,6 +235,6 @@ async def test_a_connection_that_is_ended_is_cut_when_its_caller_takes_nothing(t
     async with served(tmp_path, answering(bytes(8_000_000)), request_timeout_seconds=1, tunables=soon) as here:
         caller = await deaf_caller(here)
         caller.send(request())
-        await until(lambda: here.replica.asked)
+        await until(lambda: here.replica.requests)
         await until(lambda: not here.proxy.http.connections, 5)
         caller.close()

@@ -27,7 +27,7 @@ NO_VERSIONS = [
     b"-1",
     b"2.5",
     b"1e300",
-    *(b'"%b"' % said for said in (b"0", b"-1", b"1 ", "١".encode(), b"1" * 17, b"9" * 500_000)),
+    *(b'"%b"' % number for number in (b"0", b"-1", b"1 ", "١".encode(), b"1" * 17, b"9" * 500_000)),
 ]
 VERSIONED = b'{"inference_server_name":"vision","model_name":"resnet","model_version":%b,"payload":%b}'
 
@@ -35,20 +35,20 @@ VERSIONED = b'{"inference_server_name":"vision","model_name":"resnet","model_ver
 async def test_a_call_reaches_the_replica_and_its_answer_the_caller(here: RunningProxy) -> None:
     reply = await here.ask(request(Content_Type="application/json", Traceparent="00-ab-cd-01"))
     assert (reply.status, reply.body) == (200, b'{"ok":1}')
-    [asked] = here.replica.asked
-    assert asked.line == f"POST {PATH} HTTP/1.1"
-    assert asked.body == BODY
-    assert asked.headers["content-type"] == "application/json"
-    assert asked.headers["traceparent"] == "00-ab-cd-01"
-    assert asked.headers["x-request-id"] == reply.headers["x-request-id"]
+    [received] = here.replica.requests
+    assert received.line == f"POST {PATH} HTTP/1.1"
+    assert received.body == BODY
+    assert received.headers["content-type"] == "application/json"
+    assert received.headers["traceparent"] == "00-ab-cd-01"
+    assert received.headers["x-request-id"] == reply.headers["x-request-id"]
 
 
 async def test_credentials_and_the_control_header_are_not_forwarded(here: RunningProxy) -> None:
     secrets = {"X_API_Key": KEY, "Cookie": "a=b", "Tidegate_Control": "guess", "Proxy_Authorization": "Basic eA=="}
     assert (await here.ask(request(PATH, BODY, "POST", None, **secrets))).status == 200
     assert (await here.ask(request(key=None, Authorization=f"Bearer {KEY}"))).status == 200
-    for asked in here.replica.asked:
-        assert asked.headers.keys() == {"host", "content-length", "x-request-id"}
+    for received in here.replica.requests:
+        assert received.headers.keys() == {"host", "content-length", "x-request-id"}
 
 
 async def test_a_valid_request_id_of_the_caller_is_kept(here: RunningProxy) -> None:
@@ -68,8 +68,8 @@ async def test_predict_opens_its_envelope_and_sends_the_payload_as_it_is(here: R
     ):
         reply = await here.ask(request("/predict", VERSIONED % (version, payload)))
         assert (reply.status, reply.body) == (200, b'{"ok":1}')
-        asked = here.replica.asked[-1]
-        assert (asked.line, asked.body) == (f"POST /v2/models/resnet{path} HTTP/1.1", payload)
+        received = here.replica.requests[-1]
+        assert (received.line, received.body) == (f"POST /v2/models/resnet{path} HTTP/1.1", payload)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ async def test_predict_opens_its_envelope_and_sends_the_payload_as_it_is(here: R
         (b"", 400, "malformed"),
         (b"{", 400, "malformed"),
         (b'{"model_name":"resnet","payload":{}}', 400, "malformed"),
-        *((VERSIONED % (said, b"{}"), 400, "malformed") for said in NO_VERSIONS),
+        *((VERSIONED % (number, b"{}"), 400, "malformed") for number in NO_VERSIONS),
         (ENVELOPE % (b"[" * 200_000 + b"]" * 200_000), 400, "malformed"),
         (b'{"x":' * 100_000, 400, "malformed"),
         (b'{"inference_server_name":"\xff","model_name":"resnet","payload":{}}', 400, "malformed"),
@@ -104,7 +104,7 @@ async def test_continue_is_sent_only_if_the_call_is_granted(here: RunningProxy) 
         await caller.send(head.replace(KEY.encode(), b"tgk_nobody") + b"\r\n\r\n")
         assert (await caller.reply()).status == 401
         assert await caller.ended()
-    assert len(here.replica.asked) == 1
+    assert len(here.replica.requests) == 1
 
 
 @pytest.mark.parametrize("path", ["/predict", PATH, "/whoami"])
@@ -165,7 +165,7 @@ async def test_too_many_requests_get_a_retry_after(tmp_path: Path) -> None:
         assert [reply.status for reply in replies] == [200, 200, 200, 429, 429]
         assert replies[-1].headers["retry-after"] == "1"
         assert 0 < replies[-1].json()["retryAfterSeconds"] <= 1
-        assert len(here.replica.asked) == 3
+        assert len(here.replica.requests) == 3
 
 
 # --- whoami

@@ -16,7 +16,7 @@ from rollout.tools.running import tail
 
 from ..rigs.tables import SERVER, keyed_proxy, routing_table
 from .running_proxy import ENVELOPE, MODEL, RunningProxy, request
-from .upstream import Asked, replying, response, running_upstream
+from .upstream import Received, replying, response, running_upstream
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 KNOWN = {"model": MODEL, "server": "vision", "version": "1"}
@@ -27,9 +27,9 @@ MISSPELT = {"model": "-m", "server": "-s", "version": "v1"}
 async def test_every_documented_path_works_and_accepts_no_other_method(here: RunningProxy) -> None:
     document = yaml.safe_load((await here.ask(request("/openapi.yaml", method="GET", key=None))).body)
     paths = {path: item for path, item in document["paths"].items() if "/v1/" not in path}  # tests/proxy/openai
-    asked = [(method.upper(), path) for path, item in paths.items() for method in METHODS if method in item]
-    assert len(asked) > 30
-    for method, path in asked:
+    operations = [(method.upper(), path) for path, item in paths.items() for method in METHODS if method in item]
+    assert len(operations) > 30
+    for method, path in operations:
         body = ENVELOPE % b'{"inputs":[]}' if path == "/predict" else b"{}"
         reply = await here.ask(request(path.format(**KNOWN), body, method))
         assert reply.status == 200, (method, path, reply)
@@ -77,9 +77,9 @@ CHECKS += (
 )
 
 
-def like_triton(asked: Asked) -> bytes:
+def like_triton(received: Received) -> bytes:
     """Answer as Triton does, for a model that accepts any request."""
-    last = asked.path.rpartition("/")[2]
+    last = received.path.rpartition("/")[2]
     if last == "ready":
         return response()
     if last == "generate_stream":
@@ -108,8 +108,8 @@ def test_the_proxy_conforms_to_its_openapi_document(tmp_path: Path) -> None:
             check=False,
         )
         assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
-        asked = re.search(r"(\d+) generated", done.stdout)
-        assert asked is not None, done.stdout[-4000:]
-        assert int(asked[1]) > 1000
+        generated = re.search(r"(\d+) generated", done.stdout)
+        assert generated is not None, done.stdout[-4000:]
+        assert int(generated[1]) > 1000
         log = tail(front.process.log)
         assert "Traceback" not in front.process.log.read_text(), log

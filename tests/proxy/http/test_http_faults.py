@@ -7,7 +7,7 @@ import pytest
 from lab.local_plane.process import free_ports
 
 from .running_proxy import MODEL, Reply, RunningProxy, request, running_proxy, served, standing_still, until
-from .upstream import Act, Asked, Upstream, answer, answering, echo, hang, head, raw, upstream
+from .upstream import Act, Received, Upstream, answer, answering, echo, hang, head, raw, upstream
 
 pytestmark = pytest.mark.anyio
 CHUNKED = b"transfer-encoding: chunked"
@@ -17,24 +17,24 @@ async def test_a_replica_that_refuses_costs_the_caller_nothing_while_another_is_
     async with upstream() as replica, running_proxy(tmp_path, *free_ports(1), replica) as here:
         replies = [await here.ask() for _ in range(30)]
         assert {reply.status for reply in replies} == {200}
-        assert len([asked for asked in replica.asked if asked.line.startswith("POST")]) == 30
+        assert len([each for each in replica.requests if each.line.startswith("POST")]) == 30
 
 
 async def test_connections_that_a_replica_closed_meanwhile_are_not_used(here: RunningProxy) -> None:
-    async def close_after(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+    async def close_after(_: Upstream, writer: asyncio.StreamWriter, __: Received) -> None:
         await answer(writer)
         writer.close()
 
     here.replica.act = close_after
     for number, pause in enumerate((0.05, 0.3, 0.05, 0.3), 1):
         assert (await here.ask()).status == 200
-        assert len(here.replica.asked) == number
+        assert len(here.replica.requests) == number
         await asyncio.sleep(pause)
 
 
 async def test_a_call_on_a_kept_connection_that_just_closed_fails_without_a_retry(here: RunningProxy) -> None:
-    async def end_with_the_second(made: Upstream, writer: asyncio.StreamWriter, _: Asked) -> None:
-        if len(made.asked) == 2:
+    async def end_with_the_second(made: Upstream, writer: asyncio.StreamWriter, _: Received) -> None:
+        if len(made.requests) == 2:
             writer.transport.abort()  # the request was being sent when the replica closed the connection
         else:
             await answer(writer)
@@ -43,14 +43,14 @@ async def test_a_call_on_a_kept_connection_that_just_closed_fails_without_a_retr
     replies = [await here.ask() for _ in range(3)]
     assert [reply.status for reply in replies] == [200, 502, 200]
     assert "Send the request again only if" in replies[1].json()["detail"]
-    assert len(here.replica.asked) == 3
+    assert len(here.replica.requests) == 3
 
 
 async def test_the_call_of_a_disconnected_caller_is_dropped(here: RunningProxy) -> None:
     here.replica.act = hang
     async with here.caller() as caller:
         await caller.send(request())
-        await until(lambda: here.replica.asked)
+        await until(lambda: here.replica.requests)
     await until(lambda: not here.proxy.shared.open_calls)
     here.replica.server.close()  # type: ignore[union-attr]
     assert here.pool.replicas[0].in_flight == 0
@@ -63,7 +63,7 @@ async def test_a_slow_caller_slows_only_the_replica(here: RunningProxy) -> None:
     size = 64 << 20
     sent = 0
 
-    async def pour(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+    async def pour(_: Upstream, writer: asyncio.StreamWriter, __: Received) -> None:
         nonlocal sent
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
         for _part in range(size >> 16):
@@ -106,7 +106,7 @@ async def test_a_reload_drops_no_call_in_flight(here: RunningProxy) -> None:
     go_on = asyncio.Event()
     here.replica.act = answering(go_on=go_on)
     call: asyncio.Future[Reply] = asyncio.ensure_future(here.ask())
-    await until(lambda: here.replica.asked)
+    await until(lambda: here.replica.requests)
     empty = {"version": 1, "environment": "test", "servers": [], "models": []}
     rules = here.proxy.config.authorizer._rules
     here.write("routing.json", str(empty).replace("'", '"'))
@@ -129,7 +129,7 @@ async def test_a_large_body_streams_both_ways_and_too_large_a_one_is_refused(her
     ):
         reply = await here.ask(data)
         assert (reply.status, reply.problem) == (413, "too-large")
-    assert len(here.replica.asked) == 1
+    assert len(here.replica.requests) == 1
 
 
 GENERATE = f"/v2/models/{MODEL}/generate_stream"
@@ -139,7 +139,7 @@ STANDS_STILL = raw(STREAM + b"9\r\ndata: 0\n\n\r\n", pause=20)
 
 
 @pytest.mark.parametrize(
-    ("act", "most", "asked", "is_whole"),
+    ("act", "most", "data", "is_whole"),
     [
         (MOVES, 1, request(GENERATE), True),
         (STANDS_STILL, 1, request(GENERATE), False),
@@ -148,10 +148,10 @@ STANDS_STILL = raw(STREAM + b"9\r\ndata: 0\n\n\r\n", pause=20)
     ids=["it moves", "it stands still", "its caller set the deadline"],
 )
 async def test_a_stream_may_last_longer_than_a_request_while_it_moves(
-    tmp_path: Path, act: Act, most: int, asked: bytes, is_whole: bool
+    tmp_path: Path, act: Act, most: int, data: bytes, is_whole: bool
 ) -> None:
     async with served(tmp_path, act, request_timeout_seconds=most) as here:
-        asking = here.ask(asked, seconds=4)
+        asking = here.ask(data, seconds=4)
         if is_whole:
             assert (await asking).body.count(b"data: ") == 5
         else:

@@ -23,8 +23,8 @@ async def test_a_target_may_name_the_host_too(here: RunningProxy, before: str) -
     assert (await here.ask(request(f"{before}/predict?x", ENVELOPE % b"{}"))).status == 200
     assert (await here.ask(request(f"{before}/healthz", method="GET"))).json() == {"status": "ok"}
     assert (await here.ask(request(f"{before}/v2/models/other/infer"))).problem == "unknown"
-    assert [asked.line for asked in here.replica.asked] == [f"POST {PATH} HTTP/1.1"] * 4
-    assert {asked.headers["host"] for asked in here.replica.asked} == {"pool.test"}
+    assert [each.line for each in here.replica.requests] == [f"POST {PATH} HTTP/1.1"] * 4
+    assert {each.headers["host"] for each in here.replica.requests} == {"pool.test"}
 
 
 @pytest.mark.parametrize(
@@ -55,15 +55,15 @@ async def test_headers_that_connection_nominates_go_no_further(here: RunningProx
         assert {"x-own", "x-kept"} & reply.headers.keys() == {"x-kept"}
     await here.ask(request(X_Foo="4", Connection="keep-alive"))
     names = ["x-foo", "x-bar", "x-kept", "connection"]
-    found = [[name for name in names if name in asked.headers] for asked in here.replica.asked]
+    found = [[name for name in names if name in each.headers] for each in here.replica.requests]
     assert found == [["x-kept"]] * 3 + [["x-foo"]]
 
 
 async def test_connection_cannot_nominate_the_proxys_own_headers(here: RunningProxy) -> None:
     nominated = "Host, Content-Length, X-Request-Id, X-API-Key, close"
     assert (await here.ask(request(Connection=nominated, X_Request_Id="order-7"))).status == 200
-    (asked,) = here.replica.asked
-    assert (asked.headers["host"], asked.headers["x-request-id"], asked.body) == ("pool.test", "order-7", BODY)
+    (received,) = here.replica.requests
+    assert (received.headers["host"], received.headers["x-request-id"], received.body) == ("pool.test", "order-7", BODY)
 
 
 # --- chunked bodies
@@ -73,7 +73,7 @@ async def test_a_credential_in_a_trailer_is_ignored(here: RunningProxy) -> None:
         data = request(path, b"", method, key=None, Transfer_Encoding="chunked")
         reply = await here.ask(data + b"0\r\nX-API-Key: %b\r\n\r\n" % KEY.encode())
         assert (reply.status, reply.problem) == (401, "unauthenticated")
-    assert not here.replica.asked
+    assert not here.replica.requests
 
 
 async def test_extensions_and_trailers_are_passed_over(here: RunningProxy, caller: Caller) -> None:
@@ -81,8 +81,8 @@ async def test_extensions_and_trailers_are_passed_over(here: RunningProxy, calle
     for part in (request(Transfer_Encoding="chunked")[: -len(BODY)] + body, request()):
         await caller.send(part)
         assert (await caller.reply()).status == 200
-    assert [asked.body for asked in here.replica.asked] == [BODY, BODY]
-    assert not any("x-foo" in asked.headers for asked in here.replica.asked)
+    assert [each.body for each in here.replica.requests] == [BODY, BODY]
+    assert not any("x-foo" in each.headers for each in here.replica.requests)
 
 
 @pytest.mark.parametrize("path", ["/predict", PATH])
@@ -124,7 +124,7 @@ def test_chunks_within_the_limit_all_go_on_however_they_come(
                 await caller.send_apart(data[at : at + cut]) if data[at : at + cut] else None
                 at += cut
             assert (await caller.reply()).status == 200
-            assert [asked.body for asked in here.replica.asked] == [b"".join(parts)]
+            assert [each.body for each in here.replica.requests] == [b"".join(parts)]
 
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(run(Path(folder)))
@@ -164,7 +164,7 @@ async def test_framing_of_slow_small_chunks_does_not_count_as_extensions(here: R
             await caller.send_apart(part)
     await caller.send(b"0\r\n\r\n")
     assert (await caller.reply()).status == 200
-    assert here.replica.asked[0].body == b"hello" * 20
+    assert here.replica.requests[0].body == b"hello" * 20
 
 
 # --- invalid envelopes

@@ -82,7 +82,7 @@ async def test_refusals_are_counted_by_their_kind(tmp_path: Path) -> None:
 async def test_calls_in_flight_and_in_the_queue_are_counted(tmp_path: Path) -> None:
     async with served(tmp_path, hang, concurrency=1) as here:
         calls = [asyncio.ensure_future(here.ask()) for _ in range(3)]
-        await until(lambda: here.proxy.shared.limiter.waiting == 2 and here.replica.asked)
+        await until(lambda: here.proxy.shared.limiter.waiting == 2 and here.replica.requests)
         found = await scrape(here)
         assert (value(found, "in_flight"), value(found, "waiting")) == (1, 2)
         assert value(found, "replica_in_flight", replica=f"127.0.0.1:{here.replica.port}") == 1

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tidegate_proxy.kinds import KINDS
 
 from .running_proxy import ENVELOPE, MODEL, PATH, RIG, Reply, RunningProxy, model, request, running_proxy, served
-from .upstream import Asked, Upstream, answer, answering, only, raw, upstream
+from .upstream import Received, Upstream, answer, answering, only, raw, upstream
 
 pytestmark = pytest.mark.anyio
 KEEPS = b'{"sequence_batching":{}}'
@@ -23,8 +23,8 @@ def body_of(sequence: object, size: int = 1) -> bytes:
     return json.dumps({"inputs": [tensor], "parameters": {"sequence_id": sequence, "sequence_start": False}}).encode()
 
 
-def calls(replica: Upstream) -> list[Asked]:
-    return [asked for asked in replica.asked if asked.line.startswith("POST")]
+def calls(replica: Upstream) -> list[Received]:
+    return [each for each in replica.requests if each.line.startswith("POST")]
 
 
 async def spread(here: RunningProxy, first: Upstream, body: Callable[[int], bytes]) -> None:
@@ -71,8 +71,8 @@ async def test_models_without_sequences_are_not_read(tmp_path: Path) -> None:
             assert (await here.ask(request(body=body_of(7)))).status == 200
         assert calls(first)
         assert calls(second)
-        asked = [each for replica in (first, second) for each in replica.asked if each.line.startswith("GET")]
-        assert len(asked) == 1, "the configuration is requested once"
+        found = [each for replica in (first, second) for each in replica.requests if each.line.startswith("GET")]
+        assert len(found) == 1, "the configuration is requested once"
 
 
 async def test_requests_wait_while_the_model_is_checked_for_sequences(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ async def test_requests_wait_while_the_model_is_checked_for_sequences(tmp_path: 
     async with upstream(slowly) as first, upstream(slowly) as second, running_proxy(tmp_path, first, second) as here:
         data = [request(body=body_of(number)) for number in range(1, 33)] * 2
         assert {reply.status for reply in await asyncio.gather(*(here.ask(each) for each in data))} == {200}
-        bodies = [{asked.body for asked in calls(replica)} for replica in (first, second)]
+        bodies = [{each.body for each in calls(replica)} for replica in (first, second)]
         assert all(bodies)
         assert not bodies[0] & bodies[1], "one sequence went to both"
 
@@ -133,22 +133,22 @@ def test_nonsense_is_left_to_the_replica(body: bytes) -> None:
 ALIASED = (model(alias="champion"),)
 
 
-def saying(**versions: object) -> dict[str, object]:
+def parameters_of(**versions: object) -> dict[str, object]:
     return {f"tidegate.alias.{alias}": {"string_value": version} for alias, version in versions.items()}
 
 
 class Configured:
     def __init__(self, **versions: str) -> None:
-        self.parameters: object = saying(**versions)
+        self.parameters: object = parameters_of(**versions)
         self.status = 200
-        self.asked = 0
+        self.requests = 0
 
-    async def __call__(self, _: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
-        path = asked.line.split()[1]
+    async def __call__(self, _: Upstream, writer: asyncio.StreamWriter, received: Received) -> None:
+        path = received.line.split()[1]
         if not path.endswith("/config"):
             await answer(writer, path.encode())
             return
-        self.asked += 1
+        self.requests += 1
         body = json.dumps({"name": MODEL, "parameters": self.parameters, "max_batch_size": 8}).encode()
         writer.write(b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n%b" % (self.status, len(body), body))
 
@@ -168,7 +168,7 @@ async def test_requests_get_the_version_of_the_alias_which_is_queried_once(tmp_p
         assert versions(*replies) == {(200, "3")}
         assert {each.body.decode() for each in replies} == {f"/v2/models/{MODEL}/versions/3/infer"}
         assert versions(await here.ask(request(PATH.replace("/infer", "/versions/9/infer")))) == {(200, "9")}
-        assert act.asked == 1
+        assert act.requests == 1
 
 
 @pytest.mark.parametrize("aliases", [{"other": "3"}, {"champion": "newest"}, {"champion": "0"}, {"champion": ""}])
@@ -179,10 +179,10 @@ async def test_without_a_version_no_other_answers_instead(tmp_path: Path, aliase
         assert (reply.status, reply.problem) == (503, "busy")
         assert "tidegate.alias.champion of the model's configuration is not" in reply.json()["detail"]
         assert reply.headers["retry-after"] == "1"
-        assert all("/config" in each.line for each in here.replica.asked)
+        assert all("/config" in each.line for each in here.replica.requests)
 
 
-@pytest.mark.parametrize("parameters", [[], saying(champion=3), saying(champion=None)])
+@pytest.mark.parametrize("parameters", [[], parameters_of(champion=3), parameters_of(champion=None)])
 async def test_if_the_configuration_is_unavailable_the_response_has_the_reason(
     tmp_path: Path, parameters: object
 ) -> None:
@@ -202,7 +202,7 @@ async def test_another_version_is_noticed_while_requests_go_on(tmp_path: Path) -
     act, often = Configured(champion="3"), replace(RIG, alias_seconds=0.1, retry_seconds=0.05)
     async with served(tmp_path, act, models=ALIASED, tunables=often) as here:
         assert versions(await here.ask()) == {(200, "3")}
-        act.parameters = saying(champion="4")
+        act.parameters = parameters_of(champion="4")
         replies: list[Reply] = []
         while len(replies) < 200 and (not replies or versions(replies[-1]) != {(200, "4")}):
             replies.append(await here.ask())
@@ -220,8 +220,8 @@ async def test_an_alias_stays_valid_for_a_limited_time_without_a_newer_response(
     often = replace(RIG, alias_seconds=0.05, retry_seconds=0.05, alias_hold_seconds=3.0)
     async with served(tmp_path, act, models=ALIASED, tunables=often) as here:
         assert versions(await here.ask()) == {(200, "3")}
-        act.status, asked = 500, act.asked
-        while act.asked < asked + 2:  # another request, and its response
+        act.status, before = 500, act.requests
+        while act.requests < before + 2:  # another request, and its response
             assert versions(await here.ask()) == {(200, "3")}
         while (await here.ask()).status == 200:
             await asyncio.sleep(0.05)

@@ -26,7 +26,7 @@ async def test_disconnecting_callers_use_up_no_ports(here: RunningProxy) -> None
     for number in range(20):
         async with here.caller() as caller:
             await caller.send(request())
-            await until(lambda number=number: len(here.replica.asked) > number)
+            await until(lambda number=number: len(here.replica.requests) > number)
     await until(lambda: not here.proxy.shared.open_calls)
     # On a busy machine a health check may have closed its own connection occasionally.
     assert lingering(here.replica.port) - before < 10
@@ -48,13 +48,13 @@ async def test_a_caller_that_keeps_disconnecting_has_no_more_calls_at_a_replica_
         for number in range(1, 31):
             async with here.caller() as caller:
                 await caller.send(slow)
-                await until(lambda number=number: len(here.replica.asked) == min(number, 14), 3)
+                await until(lambda number=number: len(here.replica.requests) == min(number, 14), 3)
                 if number <= 14 and leaves != "at once":
                     [call] = here.proxy.shared.open_calls
                     call.expire()  # as the sweep does in 5 s
                     assert (await caller.reply()).status == 504
         await until(lambda: not here.proxy.shared.open_calls)
-        assert (places.in_flight, len(here.replica.asked)) == (0, 14), "one caller can have seven eighths"
+        assert (places.in_flight, len(here.replica.requests)) == (0, 14), "one caller can have seven eighths"
         key = new_key()
         write_key(here.root, key, "eve")
         await here.proxy.config.watched[2].look()
@@ -112,7 +112,7 @@ async def test_a_body_in_tiny_chunks_is_read_by_turns_with_others_however_few_by
         monkeypatch.undo()
         waiting.pop()()
         assert (await caller.reply()).status == 200
-        assert len(here.replica.asked[-1].body) == size // 6
+        assert len(here.replica.requests[-1].body) == size // 6
 
 
 async def test_little_of_a_long_head_is_read_before_its_turn(

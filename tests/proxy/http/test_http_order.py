@@ -25,10 +25,10 @@ from .running_proxy import (
     until,
 )
 from .test_http_metrics import scrape, value
-from .upstream import Asked, Upstream, answering, echo, only, raw, reset, upstream
+from .upstream import Received, Upstream, answering, echo, only, raw, reset, upstream
 
 pytestmark = pytest.mark.anyio
-slowly = answering(lambda asked: asked.body or b"none", seconds=0.1)
+slowly = answering(lambda received: received.body or b"none", seconds=0.1)
 CHUNKED, END = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"2\r\n{}\r\n0\r\n\r\n"
 PASSING_ON = "answer_came", "_leave_connection", "answer_began", "_begin", "answer_data", "_end_answer", "flush_answer"
 cut_short = raw(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", end="closed")
@@ -47,7 +47,7 @@ async def test_a_call_waits_for_the_answer_of_a_request_that_the_application_sti
     go_on = asyncio.Event()
     here.replica.act = only("GET /v2 ", answering(b'{"name":"triton"}', go_on=go_on))
     await caller.send(request("/v2", method="GET"))
-    await until(lambda: here.replica.asked)
+    await until(lambda: here.replica.requests)
     await caller.send(request())
     await until(lambda: any(each._queue for each in here.proxy.http.connections))
     go_on.set()
@@ -72,7 +72,7 @@ async def test_a_body_that_grows_too_long_behind_another_request_is_refused_in_i
     async with served(tmp_path, answering(seconds=0.1), body_limit_bytes=200) as here, here.caller() as one:
         await one.send(request() + request(path, b"", Transfer_Encoding="chunked") + chunks)
         assert [(await one.reply()).status for _ in range(2)] == [200, 413]
-        assert len(here.replica.asked) == 1
+        assert len(here.replica.requests) == 1
 
 
 async def test_no_response_follows_one_that_ends_the_connection_and_it_ends_immediately(
@@ -82,7 +82,7 @@ async def test_no_response_follows_one_that_ends_the_connection_and_it_ends_imme
     assert b"connection: close" in await caller.reader.readuntil(b"\r\n\r\n")
     async with asyncio.timeout(0.8):
         assert b"HTTP/1.1" not in await caller.reader.read()
-    assert not here.replica.asked
+    assert not here.replica.requests
 
 
 async def test_trailers_are_not_counted_with_the_headers_however_they_come(caller: Caller) -> None:
@@ -100,7 +100,7 @@ async def test_no_response_follows_a_truncated_one(here: RunningProxy, caller: C
     here.replica.act = cut_short
     await caller.send(request() * 3)
     assert (await caller.reader.read()).endswith(b"\r\n\r\nhalf")
-    assert len(here.replica.asked) == 1
+    assert len(here.replica.requests) == 1
 
 
 @pytest.mark.parametrize(("path", "status"), [(f"/v2/models/{MODEL}", 405), ("/healthz", 405), ("/whoami", 500)])
@@ -136,9 +136,9 @@ async def test_earlier_data_does_not_count_towards_a_heads_length(
 async def test_a_read_only_request_with_a_body_is_not_retried(tmp_path: Path) -> None:
     bodies: list[bytes] = []
 
-    async def reset_the_first(made: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
-        bodies.append(asked.body)
-        await (reset if len(bodies) == 1 else echo)(made, writer, asked)
+    async def reset_the_first(made: Upstream, writer: asyncio.StreamWriter, received: Received) -> None:
+        bodies.append(received.body)
+        await (reset if len(bodies) == 1 else echo)(made, writer, received)
 
     data = METADATA[:-2] + b"Content-Length: 4\r\n\r\nbody"
     async with (
@@ -222,7 +222,7 @@ async def test_an_internal_error_in_the_next_request_leaves_the_call_in_progress
     go_on = asyncio.Event()
     here.replica.act = answering(go_on=go_on)
     await caller.send(request())
-    await until(lambda: here.replica.asked)
+    await until(lambda: here.replica.requests)
     monkeypatch.setattr(HttpRequest, "__init__", broken)
     await caller.send(request())
     await asyncio.sleep(0.05)
@@ -244,7 +244,7 @@ async def test_internal_errors_of_the_application_are_responses_in_their_turn(
     go_on = asyncio.Event()
     here.replica.act = only("GET /v2 ", answering(b"{}", go_on=go_on))
     await caller.send(request("/v2", method="GET"))
-    await until(lambda: here.replica.asked)
+    await until(lambda: here.replica.requests)
     monkeypatch.setattr(AppRequest, at, broken)
     await caller.send(request("/whoami", method="GET") * 2)
     go_on.set()
@@ -294,21 +294,21 @@ async def test_a_defect_at_the_end_of_a_call_leaves_its_connection_to_the_next(
     go_on = asyncio.Event()
     async with served(tmp_path, answering(go_on=go_on), concurrency=1) as here:
         first = asyncio.ensure_future(here.ask())
-        await until(lambda: here.replica.asked)
+        await until(lambda: here.replica.requests)
         second = asyncio.ensure_future(here.ask(seconds=3))
         await until(lambda: here.proxy.shared.limiter.waiting == 1)
         monkeypatch.setattr(CallLog, "wants", Mock(side_effect=[ZeroDivisionError("a defect"), False]))
         go_on.set()
         assert (await second).status == 200
         await asyncio.wait([first])
-        assert (len(here.replica.asked), here.proxy.shared.limiter.in_flight) == (2, 0)
+        assert (len(here.replica.requests), here.proxy.shared.limiter.in_flight) == (2, 0)
 
 
 async def test_a_defect_in_a_queued_call_affects_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = asyncio.Event()
     async with served(tmp_path, answering(go_on=go_on), concurrency=1) as here:
         first = asyncio.ensure_future(here.ask())
-        await until(lambda: here.replica.asked)
+        await until(lambda: here.replica.requests)
         second = asyncio.ensure_future(here.ask())
         await until(lambda: here.proxy.shared.limiter.waiting == 1)
         monkeypatch.setattr(Route, "first_lines", broken)

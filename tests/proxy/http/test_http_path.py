@@ -58,14 +58,14 @@ async def below(tmp_path: Path) -> AsyncIterator[RunningProxy]:
 
 async def seen(proxy: RunningProxy, method: str, path: str, key: str | None = KEY) -> tuple[int, Any, Any, list[Any]]:
     """Return status, headers and body of a response without the path in its texts, and the replica's requests."""
-    proxy.replica.asked.clear()
+    proxy.replica.requests.clear()
     async with proxy.caller() as caller:
         await caller.send(request(path, ENVELOPE % BODY, method, key, X_Request_Id="mine", Connection="close"))
         head, _, body = (await caller.reader.read()).partition(b"\r\n\r\n")
     lines = head.decode().split("\r\n")
     headers = dict(line.split(": ", 1) for line in lines[1:] if not line.lower().startswith("content-length:"))
     body = body.replace(AT.encode(), b"").replace(headers.pop("x-request-id").encode(), b"mine")
-    return int(lines[0].split()[1]), headers, body, [(asked.line, asked.body) for asked in proxy.replica.asked]
+    return int(lines[0].split()[1]), headers, body, [(each.line, each.body) for each in proxy.replica.requests]
 
 
 @settings(parent=examples(400), suppress_health_check=list(HealthCheck))
@@ -105,7 +105,7 @@ async def test_similar_paths_are_not_found(below: RunningProxy, start: str) -> N
                 request(path, ENVELOPE % BODY, "GET" if tail in ("/healthz", "/whoami") else "POST")
             )
             assert (reply.status, reply.problem) == (404, "unknown"), path
-    assert not below.replica.asked
+    assert not below.replica.requests
 
 
 async def test_an_address_with_scheme_and_host_is_below_the_path_too(below: RunningProxy) -> None:
@@ -121,7 +121,7 @@ async def test_a_model_that_is_called_like_the_path_is_called_both_ways(below: R
             assert (await caller.reply()).status == (404 if "-" in address else 200)
         # Parsed targets are cached by the received URL, so the path is removed once and not at each call.
         assert {url.encode(), f"{AT}{url}".encode()} <= below.proxy.http.targets.keys()
-    assert {asked.line for asked in below.replica.asked} == {f"POST {url} HTTP/1.1"}
+    assert {each.line for each in below.replica.requests} == {f"POST {url} HTTP/1.1"}
     envelope = json.dumps({"inference_server_name": "vision", "model_name": "inference", "payload": {}}).encode()
     assert (await below.ask(request(f"{AT}/predict", envelope))).status == 200
 

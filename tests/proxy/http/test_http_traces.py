@@ -29,10 +29,10 @@ async def spans(collector: Upstream, count: int) -> list[dict[str, Any]]:
     async with asyncio.timeout(10):
         while True:
             found = []
-            for asked in collector.asked:
-                assert asked.line == "POST /v1/traces HTTP/1.1"
-                assert asked.headers["content-type"] == "application/json"
-                [resource] = json.loads(asked.body)["resourceSpans"]
+            for received in collector.requests:
+                assert received.line == "POST /v1/traces HTTP/1.1"
+                assert received.headers["content-type"] == "application/json"
+                [resource] = json.loads(received.body)["resourceSpans"]
                 assert attributes(resource["resource"])["service.name"] == "tidegate-proxy"
                 found += [span for scope in resource["scopeSpans"] for span in scope["spans"]]
             if len(found) >= count:
@@ -45,7 +45,7 @@ def attributes(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def parents(replica: Upstream) -> list[str | None]:
-    return [asked.headers.get("traceparent") for asked in replica.asked]
+    return [each.headers.get("traceparent") for each in replica.requests]
 
 
 @pytest.mark.parametrize(("path", "body"), [(PATH, BODY), ("/predict", ENVELOPE % BODY)])
@@ -57,7 +57,7 @@ async def test_a_sampled_call_has_a_span_between_the_callers_and_the_replicas(
         [span] = await spans(collector, 1)
         assert (span["traceId"], span["parentSpanId"], span["traceState"]) == (TRACE, PARENT, "a=1")
         assert parents(here.replica) == [f"00-{TRACE}-{span['spanId']}-01"]
-        assert here.replica.asked[0].headers["tracestate"] == "a=1"
+        assert here.replica.requests[0].headers["tracestate"] == "a=1"
         assert (span["name"], span["kind"], span["status"]) == ("POST /v2/models/{model}/infer", 2, {})
         assert int(span["startTimeUnixNano"]) < int(span["endTimeUnixNano"])
         assert (
@@ -87,7 +87,7 @@ async def test_the_caller_decides_about_sampling_or_else_the_ratio_does(tmp_path
     async with upstream() as collector, served(tmp_path, **traced(collector, 0)) as here:
         await here.ask()
     assert parents(here.replica) == [None]
-    assert not collector.asked
+    assert not collector.requests
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ async def test_an_invalid_trace_context_begins_a_new_trace(tmp_path: Path, bad: 
         [span] = await spans(collector, 1)
         assert (span["parentSpanId"], span["traceState"]) == ("", "")
         assert parents(here.replica) == [f"00-{span['traceId']}-{span['spanId']}-01"]
-        assert "tracestate" not in here.replica.asked[0].headers
+        assert "tracestate" not in here.replica.requests[0].headers
 
 
 async def test_failed_calls_have_spans_with_an_error(tmp_path: Path) -> None:
@@ -152,4 +152,4 @@ async def test_the_last_spans_are_sent_at_the_end(tmp_path: Path) -> None:
         async with running_proxy(tmp_path, replica, **traced(collector, tunables=small)) as here:
             await many(here, 10)
         assert len(await spans(collector, 10)) == 10
-        assert len(collector.asked) == 3
+        assert len(collector.requests) == 3

@@ -15,7 +15,7 @@ from tidegate_contracts.triton import INDEX_PATH, LIVE_PATH
 
 
 @dataclass
-class Asked:
+class Received:
     line: str
     headers: dict[str, str]
     body: bytes
@@ -27,8 +27,8 @@ class Asked:
 
 HEALTH_CHECKS = [f"GET {path} HTTP/1.1" for path in (LIVE_PATH, "/alive", "/health")]  # Triton's, a toy's, OpenAI's.
 BACKLOG = 1024  # Connections that wait to be accepted, as many as with Triton's own server.
-LOOK = f"POST {INDEX_PATH} HTTP/1.1"  # The proxy's query for failed loads.
-Act = Callable[["Upstream", asyncio.StreamWriter, Asked], Awaitable[None]]
+INDEX_QUERY = f"POST {INDEX_PATH} HTTP/1.1"  # The proxy's query for failed loads.
+Act = Callable[["Upstream", asyncio.StreamWriter, Received], Awaitable[None]]
 
 
 @dataclass
@@ -38,11 +38,11 @@ class Upstream:
     act: Act | None = None
     index: object = field(default_factory=list)  # Its report about its models.
     index_seconds: float = 0.0  # How long listing them takes.
-    looks: int = 0  # Number of queries for them.
+    queries: int = 0  # Number of queries for them.
     is_alive: bool = True  # Whether it answers health checks.
     health: bytes = b"200 OK"  # Its response to them.
     checked: list[float] = field(default_factory=list)  # Times of health checks, by the event loop's clock.
-    asked: list[Asked] = field(default_factory=list)  # All complete requests.
+    requests: list[Received] = field(default_factory=list)  # All complete requests.
     connections: int = 0
     begun: int = 0  # Requests with a complete head.
     left: int = 0  # Connections that the other end closed, except `checkers`.
@@ -70,27 +70,27 @@ async def answer(writer: asyncio.StreamWriter, body: bytes = b'{"ok":1}', head: 
 
 
 def answering(
-    body: bytes | Callable[[Asked], bytes] = b'{"ok":1}',
+    body: bytes | Callable[[Received], bytes] = b'{"ok":1}',
     head: str = "",
     seconds: float = 0.0,
     go_on: asyncio.Event | None = None,
 ) -> Act:
     """Answer with this body, after `seconds`, or when a test sets `go_on`."""
 
-    async def act(_: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
+    async def act(_: Upstream, writer: asyncio.StreamWriter, received: Received) -> None:
         await (asyncio.sleep(seconds) if go_on is None else go_on.wait())
-        await answer(writer, body(asked) if callable(body) else body, head)
+        await answer(writer, body(received) if callable(body) else body, head)
 
     return act
 
 
-echo = answering(lambda asked: asked.body)
+echo = answering(lambda received: received.body)
 
 
 def raw(*parts: bytes, end: str = "", pause: float = 0.0) -> Act:
     """Answer with exactly these bytes. `end`: "close", "cut" or "reset" the connection afterwards."""
 
-    async def act(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+    async def act(_: Upstream, writer: asyncio.StreamWriter, __: Received) -> None:
         for part in parts:
             writer.write(part)
             await writer.drain()
@@ -121,12 +121,12 @@ def response(body: bytes = b"{}", status: int = 200, kind: str = "application/js
     return head(*(f"{name}: {value}".encode() for name, value in fields.items()), status=b"%d Answer" % status) + body
 
 
-def replying(reply: Callable[[Asked], bytes]) -> Act:
+def replying(reply: Callable[[Received], bytes]) -> Act:
     """Answer with the bytes that `reply` returns. It can block. Without any bytes, close the connection."""
 
-    async def act(made: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
-        data = await asyncio.to_thread(reply, asked)
-        await raw(data, end="" if data else "close")(made, writer, asked)
+    async def act(made: Upstream, writer: asyncio.StreamWriter, received: Received) -> None:
+        data = await asyncio.to_thread(reply, received)
+        await raw(data, end="" if data else "close")(made, writer, received)
 
     return act
 
@@ -135,13 +135,13 @@ def by_turns(*acts: Act) -> Act:
     """Act like each of them in turn, and like the last one from then on."""
     left = list(acts)
 
-    async def act(made: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
-        await (left.pop(0) if len(left) > 1 else left[0])(made, writer, asked)
+    async def act(made: Upstream, writer: asyncio.StreamWriter, received: Received) -> None:
+        await (left.pop(0) if len(left) > 1 else left[0])(made, writer, received)
 
     return act
 
 
-async def hang(_: Upstream, __: asyncio.StreamWriter, ___: Asked) -> None:
+async def hang(_: Upstream, __: asyncio.StreamWriter, ___: Received) -> None:
     await asyncio.sleep(60)
 
 
@@ -149,8 +149,8 @@ def only(text: str, act: Act, otherwise: Act | None = None) -> Act:
     """Act like this if the first line of a request contains `text`, and as usual otherwise."""
     usual = otherwise or answering()
 
-    async def either(made: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
-        await (act if text in asked.line else usual)(made, writer, asked)
+    async def either(made: Upstream, writer: asyncio.StreamWriter, received: Received) -> None:
+        await (act if text in received.line else usual)(made, writer, received)
 
     return either
 
@@ -159,9 +159,9 @@ def headers_of(lines: Iterable[str]) -> dict[str, str]:
     return {name.lower(): value.strip() for name, _, value in (each.partition(":") for each in lines)}
 
 
-async def _read(reader: asyncio.StreamReader, upstream: Upstream) -> Asked:
+async def _read(reader: asyncio.StreamReader, upstream: Upstream) -> Received:
     line, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").strip().split("\r\n")
-    upstream.begun += line not in (*HEALTH_CHECKS, LOOK)
+    upstream.begun += line not in (*HEALTH_CHECKS, INDEX_QUERY)
     headers = headers_of(lines)
     if headers.get("transfer-encoding") == "chunked":
         body = b""
@@ -171,7 +171,7 @@ async def _read(reader: asyncio.StreamReader, upstream: Upstream) -> Asked:
         await reader.readexactly(2)
     else:
         body = await reader.readexactly(int(headers.get("content-length", "0")))
-    return Asked(line, headers, body)
+    return Received(line, headers, body)
 
 
 @asynccontextmanager
@@ -189,26 +189,26 @@ async def upstream(
         made.connections += 1
         try:
             while True:
-                asked = await _read(reader, made)
-                if asked.line in HEALTH_CHECKS:  # the tests did not send these
+                received = await _read(reader, made)
+                if received.line in HEALTH_CHECKS:  # the tests did not send these
                     made.checked.append(asyncio.get_running_loop().time())
                     made.writers.discard(writer)
                     made.checkers.add(writer)
                     if made.is_alive:
                         writer.write(head(b"content-length: 0", status=made.health))
                     continue
-                if asked.line == LOOK:
+                if received.line == INDEX_QUERY:
                     made.writers.discard(writer)
                     made.checkers.add(writer)
-                    made.looks += 1
+                    made.queries += 1
                     await asyncio.sleep(made.index_seconds)
                     await answer(writer, json.dumps(made.index).encode())
                     continue
-                made.asked.append(asked)
+                made.requests.append(received)
                 if made.act is None:
                     await answer(writer)
                 else:
-                    await made.act(made, writer, asked)
+                    await made.act(made, writer, received)
         except (asyncio.IncompleteReadError, ConnectionError, RuntimeError) as error:
             # The proxy no longer waits: writing to a closed connection raises RuntimeError in uvloop.
             if isinstance(error, RuntimeError) and not writer.is_closing():

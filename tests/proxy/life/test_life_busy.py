@@ -23,9 +23,9 @@ def get(here: RunningProxy, path: str) -> tuple[float, bytes]:
     begin = time.process_time()
     asking = http.client.HTTPConnection("127.0.0.1", here.proxy.ports["admin"], timeout=60)
     asking.request("GET", path)
-    said = asking.getresponse().read()
+    body = asking.getresponse().read()
     asking.close()
-    return time.process_time() - begin, said
+    return time.process_time() - begin, body
 
 
 async def test_probes_answer_while_many_models_are_scraped(tmp_path: Path) -> None:
@@ -36,12 +36,12 @@ async def test_probes_answer_while_many_models_are_scraped(tmp_path: Path) -> No
         probes = []
         while not scraping.done():
             probes.append((await asyncio.to_thread(get, here, "/healthz"))[0])
-        _, said = await scraping
+        _, body = await scraping
         assert len(probes) > 10
         assert sorted(probes)[len(probes) * 9 // 10] < HELD / 4
         assert max(probes) < HELD
-        assert said.count(b"\ntidegate_proxy_requests_total{") == MODELS
-        assert said.count(b"\ntidegate_proxy_request_seconds_") == MODELS * 18
+        assert body.count(b"\ntidegate_proxy_requests_total{") == MODELS
+        assert body.count(b"\ntidegate_proxy_request_seconds_") == MODELS * 18
 
 
 async def test_sigterm_waits_for_slow_readers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -52,26 +52,26 @@ async def test_sigterm_waits_for_slow_readers(tmp_path: Path, caplog: pytest.Log
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         slow.connect(("127.0.0.1", here.proxy.ports["http"]))
         slow.sendall(request() * 30)
-        await until(lambda: len(here.replica.asked) > 2)
+        await until(lambda: len(here.replica.requests) > 2)
         await until(lambda: any(each.unsent for each in here.proxy.http.connections))
         ending = asyncio.ensure_future(here.proxy.stop())
         await until(lambda: not any(each.is_serving() for each in here.proxy._accepting))
         assert not ending.done()
-        said = await asyncio.to_thread(read_all, slow)
+        body = await asyncio.to_thread(read_all, slow)
         async with asyncio.timeout(10):
             await ending
-        answers = said.count(b"HTTP/1.1 200 OK")
+        answers = body.count(b"HTTP/1.1 200 OK")
         assert answers > 2
-        assert len(said) > answers * size, "none is cut short"
+        assert len(body) > answers * size, "none is cut short"
 
 
 def read_all(caller: socket.socket) -> bytes:
     caller.settimeout(20)
-    said = b""
+    body = b""
     with caller:
         while more := caller.recv(1 << 20):
-            said += more
-    return said
+            body += more
+    return body
 
 
 LONGEST_HELD = 0.15

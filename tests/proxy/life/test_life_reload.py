@@ -61,7 +61,7 @@ async def test_the_check_for_sequences_is_repeated_until_one_succeeds_that_began
                     assert (await here.ask(seconds=2)).status == 200
 
         def checks() -> int:
-            return sum(asked.line.startswith("GET") for replica in (one, two) for asked in replica.asked)
+            return sum(each.line.startswith("GET") for replica in (one, two) for each in replica.requests)
 
         await ask_until_checked(config)
         await take_over(here, routing_table((MODEL, "model-0")))

@@ -86,10 +86,10 @@ def root(tmp_path: Path, behind: Upstream, identity_provider: Issuer) -> Path:
 def end(running: Proxy, secret: str) -> None:
     """Wait for a proxy that has to end. Its log must have no secret and no internal error."""
     assert running.process.popen.wait(60) == 0, tail(running.process.log)
-    said = running.process.log.read_text()
-    assert secret not in said
-    assert "NOBODY-LOGS" not in said
-    assert "Traceback" not in said
+    log = running.process.log.read_text()
+    assert secret not in log
+    assert "NOBODY-LOGS" not in log
+    assert "Traceback" not in log
 
 
 def test_a_rolling_restart_under_load_fails_no_request(root: Path, identity_provider: Issuer) -> None:

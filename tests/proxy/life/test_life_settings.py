@@ -32,8 +32,8 @@ pytestmark = pytest.mark.anyio
 
 def environment(settings: dict[str, str]) -> dict[str, str]:
     """Return the settings as variables. One with the value `-` is left out."""
-    said = {variable(name): value for name, value in SETTINGS.items()} | settings
-    return {name: value for name, value in said.items() if value != "-"}
+    values = {variable(name): value for name, value in SETTINGS.items()} | settings
+    return {name: value for name, value in values.items() if value != "-"}
 
 
 def run(*arguments: str | Path, **settings: str) -> subprocess.CompletedProcess[str]:
@@ -74,7 +74,7 @@ def test_help_names_every_setting_and_needs_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "value", "said"),
+    ("setting", "value", "what"),
     [
         ("CONCURRENCY", "many", "TIDEGATE_PROXY_CONCURRENCY: "),
         ("CONCURRENCY", "0", "TIDEGATE_PROXY_CONCURRENCY: "),
@@ -88,12 +88,12 @@ def test_help_names_every_setting_and_needs_none() -> None:
         ("CONCURENCY", "5", "TIDEGATE_PROXY_CONCURENCY is not a setting"),
     ],
 )
-def test_a_wrong_setting_is_one_line_with_its_name(root: Path, setting: str, value: str, said: str) -> None:
-    assert refused(root, **{f"{proxy_process.ENVIRONMENT_PREFIX}{setting}": value}).startswith(said)
+def test_a_wrong_setting_is_one_line_with_its_name(root: Path, setting: str, value: str, what: str) -> None:
+    assert refused(root, **{f"{proxy_process.ENVIRONMENT_PREFIX}{setting}": value}).startswith(what)
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "what"),
     [
         ("routing.json", None, "cannot be read: No such file"),
         ("access.json", None, "cannot be read: No such file"),
@@ -110,16 +110,16 @@ def test_a_wrong_setting_is_one_line_with_its_name(root: Path, setting: str, val
         ("access.json", '{"rateLimit":{"requestsPerMinute":1,"burst":0}}', "rateLimit.burst: Input should be greater"),
     ],
 )
-def test_a_bad_table_is_one_line_with_its_file(root: Path, name: str, text: str | None, said: str) -> None:
+def test_a_bad_table_is_one_line_with_its_file(root: Path, name: str, text: str | None, what: str) -> None:
     path = root / "routing" / name
     path.unlink() if text is None else path.write_text(text)
     line = refused(root)
     assert line.startswith(f"{path}: ")
-    assert said in line
+    assert what in line
 
 
 @pytest.mark.parametrize(
-    ("setting", "files", "said"),
+    ("setting", "files", "what"),
     [
         ("tls", {}, "cannot be read: No such file"),
         ("tls", {"tls/tls.crt": "nonsense", "tls/tls.key": "nonsense"}, "not a certificate and its key"),
@@ -129,13 +129,13 @@ def test_a_bad_table_is_one_line_with_its_file(root: Path, name: str, text: str 
     ],
 )
 def test_an_invalid_certificate_authority_or_key_is_one_line(
-    root: Path, setting: str, files: dict[str, str], said: str
+    root: Path, setting: str, files: dict[str, str], what: str
 ) -> None:
     for name, text in files.items():
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text(text)
     line = refused(root, **{variable(setting): "true"})
-    assert said in line
+    assert what in line
     assert "tgk_in-plain-text" not in line
 
 
@@ -176,7 +176,7 @@ def shares(*weights: int, **more: Any) -> dict[str, Any]:
     return {"models": [{**MODEL, "versions": versions, **more}]}
 
 
-def said(**more: Any) -> dict[str, Any]:
+def document(**more: Any) -> dict[str, Any]:
     usual: dict[str, Any] = {"version": 1, "environment": "e", "servers": [SERVER], "models": [MODEL]}
     return {**usual, **more}
 
@@ -210,9 +210,9 @@ TAKEN = [
 ]
 
 
-def table_of(told: dict[str, Any]) -> routing.RoutingTable:
+def table_of(document: dict[str, Any]) -> routing.RoutingTable:
     nothing = Routes(routing.RoutingTable(environment="test", servers=(), models=()), {})
-    new = read_routing(json.dumps(told).encode(), nothing, Yielder(rests=False))
+    new = read_routing(json.dumps(document).encode(), nothing, Yielder(rests=False))
     models = [model for _, parts in new.models if not isinstance(parts, Route) for model in parts]
     return new.table.model_copy(update={"models": tuple(models)})
 
@@ -220,22 +220,22 @@ def table_of(told: dict[str, Any]) -> routing.RoutingTable:
 @pytest.mark.parametrize(("more", "why"), REFUSED, ids=range(len(REFUSED)))
 def test_a_routing_table_that_means_nothing_is_refused_in_one_line(more: dict[str, Any], why: str) -> None:
     with pytest.raises(TableError) as caught:
-        table_of(said(**more))
+        table_of(document(**more))
     assert str(caught.value).startswith(why)
     assert "\n" not in str(caught.value)
     with pytest.raises(ValueError, match="s"):
-        routing.RoutingTable.model_validate_json(json.dumps(said(**more)))
+        routing.RoutingTable.model_validate_json(json.dumps(document(**more)))
 
 
 def test_a_kind_of_server_that_the_proxy_does_not_know_is_refused_in_one_line() -> None:
     servers = [{**SERVER, "kind": "dynamo"}]
     with pytest.raises(TableError, match=r"^server s: this proxy does not know the kind 'dynamo'$"):
-        table_of(said(servers=servers))
+        table_of(document(servers=servers))
 
 
 @pytest.mark.parametrize("more", TAKEN, ids=range(len(TAKEN)))
 def test_a_table_that_means_something_is_taken(more: dict[str, Any]) -> None:
-    assert table_of(said(**more)) == routing.RoutingTable.model_validate_json(json.dumps(said(**more)))
+    assert table_of(document(**more)) == routing.RoutingTable.model_validate_json(json.dumps(document(**more)))
 
 
 async def test_a_good_table_that_could_not_be_read_for_a_while_is_read_then(tmp_path: Path) -> None:

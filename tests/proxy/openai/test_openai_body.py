@@ -66,7 +66,7 @@ def test_a_key_that_differs_in_case_alone_from_one_that_decides_is_refused(
     assert read(nested).model == name
 
 
-def asked(body: bytes, version: str | None, asks: bool = False) -> tuple[str, bytes]:
+def forwarded(body: bytes, version: str | None, asks: bool = False) -> tuple[str, bytes]:
     assert CHAT is not None
     target, of_version = KIND.open_body(CHAT, body)
     return target.model, b"".join(of_version(target.model, version, asks))
@@ -76,7 +76,7 @@ def asked(body: bytes, version: str | None, asks: bool = False) -> tuple[str, by
 def test_the_name_of_a_version_replaces_the_models_and_nothing_else(made: tuple[bytes, str], version: int) -> None:
     body, name = made
     for chosen, called in ((None, name), (str(version), f"{name}-v{version}")):
-        model, sent = asked(body, chosen)
+        model, sent = forwarded(body, chosen)
         assert model == name
         assert json.loads(sent) == json.loads(body) | {"model": called}
     assert list(json.loads(sent)) == list(json.loads(body))
@@ -122,7 +122,7 @@ REFUSED = [
 @pytest.mark.parametrize(("body", "why", "kind"), REFUSED, ids=range(len(REFUSED)))
 def test_a_body_without_a_known_model_or_too_slow_to_read_is_refused(body: bytes, why: str, kind: ProblemType) -> None:
     with pytest.raises(Problem, match=why or None) as refused:
-        asked(body, "1")
+        forwarded(body, "1")
     assert refused.value.type is kind
 
 
@@ -130,27 +130,27 @@ def test_a_body_may_be_as_large_as_is_documented() -> None:
     assert read(b'{"model":"m","x":"%b"}' % (b"," * (MOST_VALUES // 2) + b"y" * 2**20)).model == "m"
     for name in ("a" * LONGEST_SERVED_NAME, "a/" * 127 + "a"):
         for written in (name, name.replace("/", "\\/")):
-            assert asked(b'{"model":"%b"}' % written.encode(), None)[0] == name
+            assert forwarded(b'{"model":"%b"}' % written.encode(), None)[0] == name
 
 
 @given(bodies(), st.none() | st.dictionaries(st.sampled_from(["include_usage", "other"]), LEAVES), st.booleans())
 def test_a_stream_gets_a_request_for_its_usage_and_nothing_else_changes(
-    made: tuple[bytes, str], options: Any, says_so: bool
+    made: tuple[bytes, str], options: Any, has_options: bool
 ) -> None:
     whole = {key: value for key, value in json.loads(made[0]).items() if key not in ("stream", "stream_options")}
-    said = {"stream_options": options} if says_so else {}
-    body = json.dumps(said | whole | {"stream": True}).encode()
-    wanted = (options or {}) | {"include_usage": True} if says_so and isinstance(options or {}, dict) else None
+    before = {"stream_options": options} if has_options else {}
+    body = json.dumps(before | whole | {"stream": True}).encode()
+    wanted = (options or {}) | {"include_usage": True} if has_options and isinstance(options or {}, dict) else None
     assert CHAT is not None
     target, _ = KIND.open_body(CHAT, body)
-    tells = says_so and isinstance(options, dict) and options.get("include_usage") is True
-    if tells or (says_so and options and not isinstance(options, dict)):
+    requests_usage = has_options and isinstance(options, dict) and options.get("include_usage") is True
+    if requests_usage or (has_options and options and not isinstance(options, dict)):
         assert not target.asks_for_usage
         return
-    sent = json.loads(asked(body, "2", True)[1])
-    assert sent.pop("stream_options") == (wanted if says_so else {"include_usage": True})
+    sent = json.loads(forwarded(body, "2", True)[1])
+    assert sent.pop("stream_options") == (wanted if has_options else {"include_usage": True})
     assert sent == whole | {"stream": True, "model": f"{made[1]}-v2"}
-    assert asked(body, "2")[1] == asked(body, "2", False)[1]
+    assert forwarded(body, "2")[1] == forwarded(body, "2", False)[1]
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_an_engines_error_is_logged_without_words_of_a_prompt(body: bytes, logge
 
 
 @pytest.mark.parametrize(
-    "said",
+    "body",
     [
         b'{"model":"m"}', b'{"model":"m","stream":false}', b'{"model":"m","stream":1}',
         b'{"model":"m","stream":true,"stream_options":{"include_usage":true}}',
@@ -185,8 +185,8 @@ def test_an_engines_error_is_logged_without_words_of_a_prompt(body: bytes, logge
         b'{"model":"m","stream":true,"stream_options":{"x":"' + b"y" * 2000 + b'"}}',
     ],
 )  # fmt: skip
-def test_usage_is_not_requested_if_it_is_reported_anyway_or_the_options_are_unclear(said: bytes) -> None:
+def test_usage_is_not_requested_if_it_is_reported_anyway_or_the_options_are_unclear(body: bytes) -> None:
     assert CHAT is not None
-    assert not KIND.open_body(CHAT, said)[0].asks_for_usage
-    model, sent = asked(said, None, True)
-    assert (model, json.loads(sent)) == ("m", json.loads(said))
+    assert not KIND.open_body(CHAT, body)[0].asks_for_usage
+    model, sent = forwarded(body, None, True)
+    assert (model, json.loads(sent)) == ("m", json.loads(body))

@@ -21,8 +21,8 @@ ACCESS = access((CALLER, ["plain", "shared", "seen"], ["infer", "inspect"]))
 
 
 def body(name: str, **more: Any) -> bytes:
-    said = {"messages": [{"role": "user", "content": 'what of "model": "plain"?'}], "model": name, "tools": []} | more
-    return json.dumps(said, indent=1).encode()
+    fields = {"messages": [{"role": "user", "content": 'what of "model": "plain"?'}], "model": name, "tools": []} | more
+    return json.dumps(fields, indent=1).encode()
 
 
 def chat(name: str = "plain", path: str = CHAT, **more: Any) -> bytes:
@@ -31,13 +31,13 @@ def chat(name: str = "plain", path: str = CHAT, **more: Any) -> bytes:
 
 def error(reply: Reply) -> tuple[int, str, str]:
     """A problem in OpenAI's form: status, type, code."""
-    said = reply.json()
+    found = reply.json()
     assert reply.headers["content-type"] == "application/json"
     assert reply.headers["x-request-id"]
-    assert said.keys() == {"error"}
-    assert said["error"].keys() == {"message", "type", "param", "code"}
-    assert said["error"]["message"]
-    return reply.status, said["error"]["type"], said["error"]["code"]
+    assert found.keys() == {"error"}
+    assert found["error"].keys() == {"message", "type", "param", "code"}
+    assert found["error"]["message"]
+    return reply.status, found["error"]["type"], found["error"]["code"]
 
 
 @pytest.fixture
@@ -55,10 +55,10 @@ async def test_the_loop_turns_while_a_long_body_is_read(tmp_path: Path, monkeypa
             turns += 1
             await asyncio.sleep(0)
 
-    def open_body(*asked: Any, read: Any = OpenAIKind.open_body) -> Any:
+    def open_body(*arguments: Any, read: Any = OpenAIKind.open_body) -> Any:
         nonlocal meanwhile
         before = turns
-        found = read(*asked)
+        found = read(*arguments)
         meanwhile = turns - before
         return found
 
@@ -74,10 +74,10 @@ async def test_the_body_is_sent_on_without_the_credential(here: RunningProxy) ->
     for path in (CHAT, "/v1/completions", "/v1/embeddings", "/v1/responses", f"/servers/{SERVER}{CHAT}"):
         reply = await here.ask(chat(path=path, Authorization=f"Bearer {KEY}", key=None))
         assert (reply.status, reply.json()) == (200, {"ok": 1})
-        asked = here.replica.asked[-1]
-        assert asked.line == f"POST {path.removeprefix(f'/servers/{SERVER}')} HTTP/1.1"
-        assert json.loads(asked.body) == json.loads(body("plain"))
-        assert KEY not in str(asked.headers)
+        received = here.replica.requests[-1]
+        assert received.line == f"POST {path.removeprefix(f'/servers/{SERVER}')} HTTP/1.1"
+        assert json.loads(received.body) == json.loads(body("plain"))
+        assert KEY not in str(received.headers)
 
 
 async def test_a_body_in_chunks_and_in_many_parts_is_one_body(here: RunningProxy) -> None:
@@ -91,14 +91,14 @@ async def test_a_body_in_chunks_and_in_many_parts_is_one_body(here: RunningProxy
         reply = await here.ask(each)
         assert reply.status == 200
         version = reply.headers["tidegate-model-version"]
-        got = here.replica.asked[-1]
+        got = here.replica.requests[-1]
         assert got.headers["content-length"] == str(len(got.body))
         assert json.loads(got.body) == json.loads(whole) | {"model": f"shared-v{version}"}
     await until(lambda: here.proxy.shared.memory.callers.held < 100_000)
 
 
 @pytest.mark.parametrize(
-    ("sent", "told"),
+    ("sent", "expected"),
     [
         (chat(key=None), (401, "invalid_request_error", "invalid_api_key")),
         (chat(key="sk-wrong"), (401, "invalid_request_error", "invalid_api_key")),
@@ -120,10 +120,10 @@ async def test_a_body_in_chunks_and_in_many_parts_is_one_body(here: RunningProxy
     ],
 )
 async def test_problems_have_the_form_of_the_apis_errors(
-    here: RunningProxy, sent: bytes, told: tuple[int, str, str]
+    here: RunningProxy, sent: bytes, expected: tuple[int, str, str]
 ) -> None:
-    assert error(await here.ask(sent)) == told
-    assert not here.replica.asked
+    assert error(await here.ask(sent)) == expected
+    assert not here.replica.requests
 
 
 async def test_problems_at_other_addresses_keep_their_form(here: RunningProxy) -> None:
@@ -192,9 +192,9 @@ async def test_a_name_at_servers_of_two_protocols_is_a_model_of_each_in_its_own(
     async with served(tmp_path, table=table(models, openai_server(), triton)) as here:
         for path in (CHAT, "/v2/models/image/infer"):
             assert (await here.ask(chat("image", path=path))).status == 200
-            assert here.replica.asked[-1].line == f"POST {path} HTTP/1.1"
-        told = (await here.ask(request("/v1/models/image", method="GET"))).json()
-        assert (told["id"], told["owned_by"]) == ("image", SERVER)
+            assert here.replica.requests[-1].line == f"POST {path} HTTP/1.1"
+        found = (await here.ask(request("/v1/models/image", method="GET"))).json()
+        assert (found["id"], found["owned_by"]) == ("image", SERVER)
 
 
 async def test_the_list_has_the_models_that_the_caller_may_inspect_and_queries_no_server(here: RunningProxy) -> None:
@@ -205,15 +205,15 @@ async def test_the_list_has_the_models_that_the_caller_may_inspect_and_queries_n
     }
     for path in ("/v1/models/plain", f"/servers/{SERVER}/v1/models/plain"):
         assert (await here.ask(request(path, method="GET"))).json() == reply.json()["data"][0]
-    assert not here.replica.asked
+    assert not here.replica.requests
 
 
 async def test_every_documented_address_answers_and_takes_no_other_method(here: RunningProxy) -> None:
     document = yaml.safe_load((await here.ask(request("/openapi.yaml", method="GET"))).body)
-    paths = {path: said for path, said in document["paths"].items() if "/v1/" in path}
+    paths = {path: item for path, item in document["paths"].items() if "/v1/" in path}
     assert len(paths) == 12
-    for path, said in paths.items():
-        method, address = ("POST" if "post" in said else "GET"), path.format(server=SERVER, model="plain")
+    for path, item in paths.items():
+        method, address = ("POST" if "post" in item else "GET"), path.format(server=SERVER, model="plain")
         assert (await here.ask(request(address, body("plain"), method))).status == 200, path
         refused = await here.ask(request(address, method="PUT"))
         assert error(refused) == (405, "invalid_request_error", "method-not-allowed")
@@ -240,5 +240,5 @@ async def test_liveness_is_checked_at_the_path_of_the_pool(tmp_path: Path) -> No
     pool = there.pools[0].model_copy(update={"live_path": "/v1/health/live"})
     tables = table(MODELS, there.model_copy(update={"pools": (pool,)}))
     async with served(tmp_path, table=tables, access=ACCESS) as made:
-        await until(lambda: any(asked.line.startswith("GET ") for asked in made.replica.asked))
-        assert {asked.line for asked in made.replica.asked} == {"GET /v1/health/live HTTP/1.1"}
+        await until(lambda: any(each.line.startswith("GET ") for each in made.replica.requests))
+        assert {each.line for each in made.replica.requests} == {"GET /v1/health/live HTTP/1.1"}

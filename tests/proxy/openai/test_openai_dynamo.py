@@ -68,9 +68,9 @@ def test_a_request_of_every_size_up_to_the_documented_limit_is_answered(here: Pl
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * int(mebibytes * 2**20)}}
     content: Any = [{"type": "text", "text": "word1"}, picture]
     client = here.client(timeout=120)
-    for said in (content, "word1"):  # and the worker is still there afterwards
+    for each in (content, "word1"):  # and the worker is still there afterwards
         answer = client.chat.completions.create(
-            model="plain", messages=[{"role": "user", "content": said}], max_tokens=2
+            model="plain", messages=[{"role": "user", "content": each}], max_tokens=2
         )
         assert answer.usage is not None
 
@@ -172,9 +172,9 @@ def test_a_killed_worker_ends_its_streams_with_an_error_and_is_noticed_afterward
         os.kill(server.workers["plain"].pid, signal.SIGKILL)
         with pytest.raises(openai.APIError, match="Internal server error"):
             list(stream)
-        with pytest.raises(openai.InternalServerError) as told:  # by the engine or the proxy
+        with pytest.raises(openai.InternalServerError) as caught:  # by the engine or the proxy
             client.chat.completions.create(model="plain", messages=MESSAGES, max_tokens=1)
-        assert told.value.status_code == 503
+        assert caught.value.status_code == 503
         until(lambda: server.get(ready_path)[0] == 404, 20)
         assert server.get("/health")[0] == 200, "which does not depend on workers"
         with pytest.raises(openai.InternalServerError) as busy:
@@ -190,8 +190,8 @@ def test_a_frontend_that_is_killed_cuts_its_streams_and_is_away_afterwards(tmp_p
     with alone(tmp_path) as (server, here):
         asking = http.client.HTTPConnection(here.proxy.http, timeout=20)
         headers = {"x-api-key": here.keys["owner"], "content-type": "application/json"}
-        asked = {"model": "plain", "messages": MESSAGES, "max_tokens": 5000, "stream": True}
-        asking.request("POST", "/v1/chat/completions", json.dumps(asked), headers)
+        message = {"model": "plain", "messages": MESSAGES, "max_tokens": 5000, "stream": True}
+        asking.request("POST", "/v1/chat/completions", json.dumps(message), headers)
         answer = asking.getresponse()
         assert answer.read(5) == b"data:"
         os.kill(server.process.pid, signal.SIGKILL)

@@ -48,12 +48,12 @@ async def ask(here: RunningProxy, name: str) -> None:
         for path in (CHAT, f"/servers/{SERVER}{CHAT}"):
             reply = await here.ask(request(path, sent))
             assert reply.status == 200
-            assert json.loads(here.replica.asked[-1].body) == json.loads(body(OWN)), "all that its engine knows"
+            assert json.loads(here.replica.requests[-1].body) == json.loads(body(OWN)), "all that its engine knows"
     encoded = quote(name, safe="")
     for spelled in (name, encoded, encoded.replace("%2F", "%2f")):
         for prefix in ("", f"/servers/{SERVER}"):
-            told = (await here.ask(request(f"{prefix}/v1/models/{spelled}", method="GET"))).json()
-            assert (told["id"], told["owned_by"]) == (name, SERVER)
+            found = (await here.ask(request(f"{prefix}/v1/models/{spelled}", method="GET"))).json()
+            assert (found["id"], found["owned_by"]) == (name, SERVER)
             [place] = (await here.ask(request(f"{prefix}/models/{spelled}", method="GET"))).json()["models"]
             assert place["model"] == OWN
 

@@ -34,12 +34,12 @@ def calling(client: openai.OpenAI) -> Iterator[Counter[str]]:
     def call(*, stream: bool) -> None:
         while not ended.is_set():
             try:
-                asked = client.chat.completions.with_raw_response.create(
+                reply = client.chat.completions.with_raw_response.create(
                     model="chat", messages=[{"role": "user", "content": "word1"}], max_tokens=5, stream=stream
                 )
                 if stream:
-                    assert list(asked.parse())
-                answered[asked.headers["tidegate-model-version"]] += 1
+                    assert list(reply.parse())
+                answered[reply.headers["tidegate-model-version"]] += 1
             except openai.OpenAIError as error:
                 answered[f"failed: {error}"] += 1
 
@@ -88,10 +88,10 @@ def test_no_call_fails_while_a_version_takes_over(tmp_path: Path) -> None:
 
 def _answers(chats: openai.resources.chat.Completions, name: str) -> bool:
     try:
-        said = chats.create(model=name, messages=[{"role": "user", "content": "word1"}], max_tokens=1)
+        answer = chats.create(model=name, messages=[{"role": "user", "content": "word1"}], max_tokens=1)
     except openai.NotFoundError:
         return False
-    return said.model == name
+    return answer.model == name
 
 
 def _only(answered: Counter[str], version: str) -> bool:

@@ -11,7 +11,7 @@ from tidegate_proxy.settings import Tunables
 from lab.local_plane.proxy import write_tables
 
 from ..http.running_proxy import RunningProxy, request, running_proxy
-from ..http.upstream import Act, Asked, Upstream, answer, answering, upstream
+from ..http.upstream import Act, Received, Upstream, answer, answering, upstream
 from ..rigs.tables import CALLER
 from .tables import access, model, openai_server, table
 from .test_openai_calls import chat, error
@@ -27,12 +27,12 @@ def split(blue: dict[int, int], green: dict[int, int]) -> list[routing.Model]:
 
 
 def serving(*names: str) -> Act:
-    told = json.dumps({"object": "list", "data": [{"id": name, "object": "model"} for name in names]}).encode()
-    return answering(lambda asked: told if asked.line.startswith("GET /v1/models ") else b'{"ok":1}')
+    listing = json.dumps({"object": "list", "data": [{"id": name, "object": "model"} for name in names]}).encode()
+    return answering(lambda received: listing if received.line.startswith("GET /v1/models ") else b'{"ok":1}')
 
 
 def called(replica: Upstream) -> Counter[str]:
-    return Counter(json.loads(asked.body)["model"] for asked in replica.asked if asked.line.startswith("POST "))
+    return Counter(json.loads(each.body)["model"] for each in replica.requests if each.line.startswith("POST "))
 
 
 @pytest.fixture
@@ -69,10 +69,10 @@ async def test_a_call_names_the_model_one_of_its_other_names_or_a_version(here: 
         reply = await here.ask(chat(name))
         assert reply.status == 200
         assert version in (None, reply.headers["tidegate-model-version"])
-    asked = here.replica.asked + green.asked
-    assert {json.loads(each.body)["model"] for each in asked} <= {"chat-v3", "chat-v4"}
+    requests = here.replica.requests + green.requests
+    assert {json.loads(each.body)["model"] for each in requests} <= {"chat-v3", "chat-v4"}
     await here.ask(chat("small"))
-    assert json.loads(here.replica.asked[-1].body)["model"] == "plain", "its engine knows no other name"
+    assert json.loads(here.replica.requests[-1].body)["model"] == "plain", "its engine knows no other name"
     assert error(await here.ask(chat("chat-v5"))) == (404, "invalid_request_error", "model_not_found")
 
 
@@ -118,24 +118,24 @@ async def test_no_call_fails_while_one_version_takes_over_from_another(tmp_path:
 async def test_models_shows_the_pool_of_each_version_and_pools_without_a_replica(
     here: RunningProxy, green: Upstream
 ) -> None:
-    async def told(name: str) -> Any:
-        [said] = (await here.ask(request(f"/models/{name}", method="GET"))).json()["models"]
-        return said
+    async def entry(name: str) -> Any:
+        [found] = (await here.ask(request(f"/models/{name}", method="GET"))).json()["models"]
+        return found
 
-    chats, plain = await told("chat"), await told("plain")
+    chats, plain = await entry("chat"), await entry("plain")
     assert (chats["state"], chats["versions"], chats["why"]) == ("resident", [3, 4], "")
     assert [(each.get("pool"), each["versions"]) for each in chats["places"]] == [(None, [3]), ("green", [4])]
     assert (plain["state"], plain["versions"]) == ("resident", [])
-    assert (await told("gpt-4o"))["model"] == "chat"
+    assert (await entry("gpt-4o"))["model"] == "chat"
     await green.close()
     await here.look_up()
-    chats = await told("chat")
+    chats = await entry("chat")
     assert (chats["state"], chats["versions"]) == ("resident", [3]), "which answers"
     assert [each["state"] for each in chats["places"]][1:] in ([], ["unreachable"], ["unseen"])
 
 
 async def test_a_replica_that_serves_other_models_or_none_is_shown_with_the_reason(tmp_path: Path) -> None:
-    async def act(made: Upstream, writer: Any, _: Asked) -> None:
+    async def act(made: Upstream, writer: Any, _: Received) -> None:
         await answer(writer, b"<html>" if made.index else b'{"data":[{"id":"chat-v2"}]}')
 
     async with upstream(act) as blue, running_proxy(tmp_path, blue, table=table(STEPS[0]), access=ACCESS) as here:
@@ -144,9 +144,9 @@ async def test_a_replica_that_serves_other_models_or_none_is_shown_with_the_reas
             (1, "unseen", "not a list of"),
         ):
             blue.index = index
-            [said] = (await here.ask(request("/models/chat", method="GET"))).json()["models"]
-            assert said["state"] == state
-            assert why in said["why"]
+            [found] = (await here.ask(request("/models/chat", method="GET"))).json()["models"]
+            assert found["state"] == state
+            assert why in found["why"]
 
 
 BAD = {

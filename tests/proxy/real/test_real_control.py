@@ -40,15 +40,15 @@ def _post(host: str, path: str, body: Any) -> None:
     asking.close()
 
 
-def _asked(front: Front, start: int, began: float) -> list[str]:
+def _queries(front: Front, start: int, began: float) -> list[str]:
     """Return the requests in Triton's log from byte `start` on, without the proxy's own."""
     log, mark = front.triton.process.log, f"mark-{uuid.uuid4().hex}"
     _post(front.triton.http, f"/v2/models/{mark}/infer", {})  # once this is logged, all earlier requests are too
     front.triton.process.wait_until(lambda: mark in log.read_text("utf-8", "replace"), 10)
-    looks = 1 + int((monotonic() - began) / (Tunables.index_seconds * (1 - probe.JITTER)))
+    most = 1 + int((monotonic() - began) / (Tunables.index_seconds * (1 - probe.JITTER)))
     lines = [line.rstrip('"') for line in log.read_bytes()[start:].decode("utf-8", "replace").splitlines()]
     lines = [line for line in lines if "request" in line.lower() and mark not in line and not line.endswith(LIVE_PATH)]
-    own = [line for line in lines if line.endswith(INDEX_PATH)][:looks]
+    own = [line for line in lines if line.endswith(INDEX_PATH)][:most]
     return [line for line in lines if line not in own]
 
 
@@ -78,8 +78,8 @@ def test_control_fails_and_does_not_reach_triton(front: Front) -> None:
         asking.endheaders()
         assert asking.getresponse().status in (400, 404, 405), path
         asking.close()
-    assert _asked(front, start, began) == []
+    assert _queries(front, start, began) == []
     with over_http.InferenceServerClient(front.proxy.http) as each:
         each.get_model_config("echo", headers=front.credential)
-    assert [line for line in _asked(front, start, began) if "/v2/models/echo/config" in line]
+    assert [line for line in _queries(front, start, began) if "/v2/models/echo/config" in line]
     _post(front.triton.http, "/v2/logging", {"log_verbose_level": 0})

@@ -16,7 +16,7 @@ from tidegate_proxy.upstream import load_watch
 from lab.local_plane.repository import Model
 from lab.local_plane.triton import Triton, triton
 
-from ..docs.test_docs_health import ASKED, CELLS, COULD_NOT_LOAD, Plane
+from ..docs.test_docs_health import CELLS, COULD_NOT_LOAD, PROBES, Plane
 from ..http.running_proxy import KEY, RIG, RunningProxy, model, request, routing_table, running_proxy, until
 from ..rigs.pytest_rigs import not_run
 from ..rigs.repository import SOURCES, write
@@ -122,7 +122,7 @@ async def test_models_that_failed_to_load_get_the_documented_probe_responses(pol
     async with running_proxy(tmp_path, polling.http_port, table=table, kind=Plane, tunables=OFTEN) as here:
         assert isinstance(here, Plane)
         here.model = "no_module"
-        assert {asked: await ask(here) for asked, ask in ASKED.items()} == CELLS[COULD_NOT_LOAD]
+        assert {probe: await ask(here) for probe, ask in PROBES.items()} == CELLS[COULD_NOT_LOAD]
 
 
 async def test_a_configuration_that_breaks_under_a_loaded_model_is_reported_if_calls_name_a_version(

@@ -12,7 +12,7 @@ from typing import Any
 
 from tidegate_contracts import lease
 
-from ..http.upstream import Asked, Upstream, answer, upstream
+from ..http.upstream import Received, Upstream, answer, upstream
 
 UNKNOWN_MODEL = "Request for unknown model: '{}' is not found"
 UNKNOWN_VERSION = "Request for unknown model: '{}' version {} is not at ready state"
@@ -29,7 +29,7 @@ class Site:
     wait_seconds: float = 5.0
     retry_after: float = 7.0
     refuses: dict[str, lease.Refusal] = field(default_factory=dict)  # Models for which no lease is granted, and why.
-    said: dict[str, str] = field(default_factory=dict)  # The reason of each model's state.
+    why: dict[str, str] = field(default_factory=dict)  # The reason of each model's state.
     starving: dict[str, float] = field(default_factory=dict)  # For how many seconds models have had no memory.
     accepts: bool = True
     how: str = "well"  # How the policy responds: well, slowly, never, or by hanging up.
@@ -51,13 +51,13 @@ class Site:
     policy: Upstream = field(default_factory=Upstream)
 
     # --- Triton
-    async def serve(self, _: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
-        path = asked.line.split(" ")[1]
+    async def serve(self, _: Upstream, writer: asyncio.StreamWriter, received: Received) -> None:
+        path = received.line.split(" ")[1]
         model = path.split("/")[3]
         if model not in self.resident:
-            await _say(writer, 400, {"error": UNKNOWN_MODEL.format(model)})
+            await _send_json(writer, 400, {"error": UNKNOWN_MODEL.format(model)})
         elif "/versions/" in path and path.split("/")[5] != "1":
-            await _say(writer, 400, {"error": UNKNOWN_VERSION.format(model, path.split("/")[5])})
+            await _send_json(writer, 400, {"error": UNKNOWN_VERSION.format(model, path.split("/")[5])})
         elif path.endswith("/config"):
             await answer(writer, b'{"sequence_batching":{}}' if self.sequential else b"{}")
         elif path.endswith(("/ready", "/stats")):
@@ -71,29 +71,29 @@ class Site:
             await answer(writer, json.dumps({"at": self.host}).encode())
 
     # --- the policy
-    async def decide(self, _: Upstream, writer: asyncio.StreamWriter, asked: Asked) -> None:
+    async def decide(self, _: Upstream, writer: asyncio.StreamWriter, received: Received) -> None:
         await asyncio.sleep({"slowly": 0.3, "never": 30}.get(self.how, 0))
         if self.how == "hangs up":
             writer.transport.abort()
             return
-        path = asked.line.split(" ")[1]
+        path = received.line.split(" ")[1]
         if path == lease.MODELS_PATH:
-            await _tell(writer, self._listing())
+            await _send(writer, self._listing())
         elif path.startswith(f"{lease.MODELS_PATH}/"):
             found = [each for each in self._listing().models if each.model == path.rpartition("/")[2]]
-            await _tell(writer, found[0])
+            await _send(writer, found[0])
         elif path == lease.ACQUIRE_PATH:
-            await self._acquire(writer, lease.Acquire.model_validate_json(asked.body))
+            await self._acquire(writer, lease.Acquire.model_validate_json(received.body))
         elif path == lease.RENEW_PATH:
-            await self._renew(writer, lease.Renew.model_validate_json(asked.body))
+            await self._renew(writer, lease.Renew.model_validate_json(received.body))
         elif path == lease.RELEASE_PATH:
-            message = lease.Release.model_validate_json(asked.body)
+            message = lease.Release.model_validate_json(received.body)
             self.released += message.models
             self.releases.append(message)
             for model in message.models:
                 if message.serials is None or message.serials[model] >= self.serials.get(model, 0):
                     self.leases.pop((message.holder, model), None)
-            await _say(writer, 200, {})
+            await _send_json(writer, 200, {})
 
     async def _acquire(self, writer: asyncio.StreamWriter, message: lease.Acquire) -> None:
         self.acquires.append(message)
@@ -116,7 +116,7 @@ class Site:
             )
             self.serials[model] = found.serial
             self.leases[message.holder, model] = monotonic() + self.lease_seconds
-        await _tell(writer, found)
+        await _send(writer, found)
 
     def _has_room(self, model: str, *, spare: bool) -> bool:
         if model in self.loading or len(self.resident) + len(self.loading) < self.room:
@@ -157,7 +157,7 @@ class Site:
             resident=tuple(self.resident),
             accepts=self.accepts,
         )
-        await _tell(writer, found)
+        await _send(writer, found)
 
     def _listing(self) -> lease.Listing:
         states: dict[str, Any] = dict.fromkeys(("cold", "a", "b"), "cold")
@@ -165,7 +165,7 @@ class Site:
         states |= dict.fromkeys(self.refuses, "quarantined")
         models = [
             lease.Listed(
-                model=name, state=state, state_seconds=3.0, why=self.said.get(name, ""),
+                model=name, state=state, state_seconds=3.0, why=self.why.get(name, ""),
                 versions=(1,) if state == "resident" else (),
                 no_room_seconds=self.starving.get(name),
                 failed_seconds=60.0 if state == "quarantined" else None, failed_why="it failed",
@@ -187,12 +187,12 @@ class Site:
         self.leases.clear()
 
 
-async def _tell(writer: asyncio.StreamWriter, message: Any) -> None:
+async def _send(writer: asyncio.StreamWriter, message: Any) -> None:
     status = lease.STATUS[message.outcome] if hasattr(message, "outcome") else 200
-    await _say(writer, status, json.loads(message.model_dump_json(by_alias=True)))
+    await _send_json(writer, status, json.loads(message.model_dump_json(by_alias=True)))
 
 
-async def _say(writer: asyncio.StreamWriter, status: int, found: Any) -> None:
+async def _send_json(writer: asyncio.StreamWriter, status: int, found: Any) -> None:
     body = json.dumps(found).encode()
     head = f"HTTP/1.1 {status} -\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     writer.write(head.encode() + body)

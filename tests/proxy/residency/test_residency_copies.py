@@ -105,13 +105,13 @@ async def test_proxies_that_found_a_model_at_two_places_come_together(tmp_path: 
         assert not [site.wrong for site in here if site.wrong]
 
 
-@pytest.mark.parametrize("who_says_so", ["its policy", "its name alone"])
-async def test_a_model_in_use_moves_before_its_replica_leaves(tmp_path: Path, who_says_so: str) -> None:
+@pytest.mark.parametrize("source", ["its policy", "its name alone"])
+async def test_a_model_in_use_moves_before_its_replica_leaves(tmp_path: Path, source: str) -> None:
     async with sites(2, lease_seconds=0.6) as here, estate(tmp_path, here) as front:
         first, second = in_rank("a", here)
         async with load(front, "a", 2) as places:
             await until(lambda: len(first.calls) > 5)
-            if who_says_so == "its policy":
+            if source == "its policy":
                 first.accepts = False
             else:
                 front.addresses[:] = [each for each in front.addresses if each[1][0] != first.host]

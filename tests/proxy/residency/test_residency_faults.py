@@ -8,7 +8,7 @@ from tidegate_contracts import lease
 from tidegate_proxy.residency.replica_leases import MOST_SILENT, ReplicaLeases
 
 from ..http.running_proxy import request, until
-from ..http.upstream import Asked, Upstream, answer, only
+from ..http.upstream import Received, Upstream, answer, only
 from .estate import OFTEN, Estate, at, estate, estates
 from .standin import UNKNOWN_VERSION, Site, sites
 from .test_residency_copies import in_rank, load
@@ -50,7 +50,7 @@ async def test_a_lost_model_is_recognised_in_a_response_in_any_pieces(tmp_path: 
         await here.call("a")
         body = b'{"error":"Request for unknown model: \'a\' is not found"}'
 
-        async def drip(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+        async def drip(_: Upstream, writer: asyncio.StreamWriter, __: Received) -> None:
             for part in (b"HTTP/1.1 404 -\r\nContent-Length: %d\r\n\r\n" % len(body), body[:20], body[20:]):
                 writer.write(part)
                 await writer.drain()
@@ -104,7 +104,7 @@ async def test_a_call_gets_its_model_although_renewals_find_the_policy_process_e
         site.leases["dead policies", "a"] = monotonic() + 60  # no one unloads
         await until(lambda: policy.silent == 1)
 
-        async def ready_later(_: Upstream, writer: asyncio.StreamWriter, __: Asked) -> None:
+        async def ready_later(_: Upstream, writer: asyncio.StreamWriter, __: Received) -> None:
             await until(lambda: policy.silent > MOST_SILENT)
             await answer(writer)
 
@@ -189,7 +189,7 @@ async def test_a_release_that_is_late_ends_no_lease_that_was_granted_meanwhile(t
         await here.call("a")
         site.how = "slowly"
         give_back(here, site)
-        await until(lambda: any("/release" in asked.line for asked in site.policy.asked))
+        await until(lambda: any("/release" in each.line for each in site.policy.requests))
         site.how = "well"
         assert at(await here.call("a")) == site.host
         assert not site.released

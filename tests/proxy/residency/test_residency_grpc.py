@@ -20,8 +20,8 @@ def plane(root: Path, replicas: int = 1, **knobs: object) -> Iterator[tuple[Rig,
     """A proxy, its replicas, and a policy for each, all on the proxy's own loop."""
     here = [Site(f"127.0.0.{each + 1}", **knobs) for each in range(replicas)]  # type: ignore[arg-type]
     [port] = free_ports(1)
-    told = {"loading": "on-demand", "lease_port": port}
-    with rig(root, replicas, MODELS, pool=told, request_timeout_seconds=5, concurrency=64) as running:
+    pool = {"loading": "on-demand", "lease_port": port}
+    with rig(root, replicas, MODELS, pool=pool, request_timeout_seconds=5, concurrency=64) as running:
         stack = AsyncExitStack()
         for site in here:
             site.policy = running.do(stack.enter_async_context(upstream(site.decide, site.host, port)))
@@ -88,7 +88,7 @@ def test_an_inspection_loads_nothing(tmp_path: Path) -> None:
         statistics = method(channel, "ModelStatistics")
         assert not statistics(pb.ModelStatisticsRequest(name="echo"), metadata=metadata, timeout=5).model_stats
         assert not site.acquires
-        told = statistics(pb.ModelStatisticsRequest(name="many"), metadata=metadata, timeout=5).model_stats
-        assert [each.name for each in told] == ["many"]
+        found = statistics(pb.ModelStatisticsRequest(name="many"), metadata=metadata, timeout=5).model_stats
+        assert [each.name for each in found] == ["many"]
         assert method(channel, "ModelMetadata")(pb.ModelMetadataRequest(name="echo"), metadata=metadata, timeout=5)
         assert site.loads == {"echo": 1}

@@ -18,11 +18,11 @@ pytestmark = pytest.mark.anyio
 async def test_a_cold_model_is_loaded_by_the_first_call_and_warm_calls_send_no_lease_request(tmp_path: Path) -> None:
     async with sites(lease_seconds=30) as [site], estate(tmp_path, [site]) as here:
         assert at(await here.call("a")) == site.host
-        before = len(site.policy.asked)
+        before = len(site.policy.requests)
         for _ in range(50):
             assert (await here.call("a")).status == 200
         assert (site.loads["a"], len(site.acquires)) == (1, 1)
-        assert len(site.policy.asked) == before
+        assert len(site.policy.requests) == before
         assert not site.wrong
 
 

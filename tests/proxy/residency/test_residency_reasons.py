@@ -15,7 +15,7 @@ from .standin import Site, sites
 
 pytestmark = pytest.mark.anyio
 WHY = "b failed to load: no backend in /models/b/1/model.py\n\nAt:\n  /models/b/1/model.py(3): <module>\n"
-TOLD = "b failed to load: no backend in model.py"
+REASON = "b failed to load: no backend in model.py"
 
 
 def refusing(answer: lease.Refusal) -> Callable[[Site], None]:
@@ -28,10 +28,10 @@ def hanging_up(site: Site) -> None:
 
 REFUSALS = {
     "no-room": (refusing(lease.Busy(retry_after=2.0, reason="no-room", why="full")), ProblemType.BUSY, "full"),
-    "load-failed": (refusing(lease.Busy(retry_after=2.0, reason="load-failed", why=WHY)), ProblemType.BUSY, TOLD),
+    "load-failed": (refusing(lease.Busy(retry_after=2.0, reason="load-failed", why=WHY)), ProblemType.BUSY, REASON),
     "busy": (refusing(lease.Busy(retry_after=2.0, why="an older policy sends no word")), ProblemType.BUSY, "no word"),
     "policy-silent": (hanging_up, ProblemType.BUSY, "does not respond"),
-    "failed for good": (refusing(lease.Quarantined(why=WHY)), ProblemType.LOAD_FAILED, TOLD),
+    "failed for good": (refusing(lease.Quarantined(why=WHY)), ProblemType.LOAD_FAILED, REASON),
 }  # fmt: skip
 
 
@@ -51,10 +51,10 @@ async def test_caller_log_and_metrics_have_one_reason_with_pool_and_replica(
         assert reply.json().get("reason") == (word if word != kind.word else None)
         assert text in reply.json()["detail"]
         assert "/models" not in reply.json()["detail"]
-        [said] = [vars(record)["said"] for record in caplog.records]
+        [fields] = [vars(record)["said"] for record in caplog.records]
         expected = {"problem": kind.word, "reason": word, "server": "vision", "pool": "main", "model": "b"}
-        assert {name: said[name] for name in expected} == expected
-        assert (said["why"], said["replica"]) == (reply.json()["detail"], replica)
+        assert {name: fields[name] for name in expected} == expected
+        assert (fields["why"], fields["replica"]) == (reply.json()["detail"], replica)
         found = await scrape(here)
         where = {"type": kind.word, "reason": word, "server": "vision"}
         assert value(found, "problems_total", pool="main", replica=replica, **where) == 1
@@ -80,9 +80,9 @@ async def test_a_query_does_not_count_as_a_caller_refused_as_busy(tmp_path: Path
 
 async def test_the_list_of_models_shows_no_path(tmp_path: Path) -> None:
     async with sites() as [site], estate(tmp_path, [site]) as here:
-        site.said = {"b": WHY}
-        [told] = [each for each in await models(here) if each["model"] == "b"]
-        assert told["why"] == TOLD
+        site.why = {"b": WHY}
+        [listed] = [each for each in await models(here) if each["model"] == "b"]
+        assert listed["why"] == REASON
 
 
 async def models(here: Estate) -> list[dict[str, Any]]:

@@ -60,6 +60,6 @@ async def test_a_pool_that_sleeps_is_ready_and_its_models_are_cold(
         await front.look_up()
         assert (await front.look("a/ready")).status == (200 if ready else 503)
         assert value(await scrape(front), "pool_ready", **POOL) == ready
-        said = (await front.ask(request("/models", method="GET"))).json()
-        (model,) = (each for each in said["models"] if each["model"] == "a")
+        found = (await front.ask(request("/models", method="GET"))).json()
+        (model,) = (each for each in found["models"] if each["model"] == "a")
         assert model["state"] == ("cold" if ready else "unreachable")

@@ -68,7 +68,7 @@ async def test_a_model_with_silent_replicas_is_unreachable_with_the_reason(tmp_p
 async def test_a_model_without_memory_waits_since_its_first_request_and_the_holders_are_named(
     tmp_path: Path,
 ) -> None:
-    async with sites(said={"b": "there is no room"}, starving={"b": 600.0}) as [site], estate(tmp_path, [site]) as here:
+    async with sites(why={"b": "there is no room"}, starving={"b": 600.0}) as [site], estate(tmp_path, [site]) as here:
         site.resident |= {"a", "of-others"}
         found = (await seen(here))["b"]
         assert (found.state, found.why) == ("queued", "there is no room: a, others that you cannot see")

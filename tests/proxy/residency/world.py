@@ -293,8 +293,8 @@ class World:
             task.cancel()
 
     async def request(self, proxy: LeaseManager, model: str) -> bool:
-        asked = self.loop.now
-        found: Lease | None = proxy.find(model, asked, (), sequence=model == "e")
+        began = self.loop.now
+        found: Lease | None = proxy.find(model, began, (), sequence=model == "e")
         try:
             async with asyncio.timeout(LONGEST_WAIT):
                 found = found or await proxy.acquire(model)
@@ -302,10 +302,10 @@ class World:
             self.refused[problem.type] += 1
             return False
         except TimeoutError:
-            self.wrong.append(f"{self.loop.now:.2f}: a request for {model} waits since {asked:.2f}")
+            self.wrong.append(f"{self.loop.now:.2f}: a request for {model} waits since {began:.2f}")
             return False
         finally:
-            self.longest_wait = max(self.longest_wait, self.loop.now - asked)
+            self.longest_wait = max(self.longest_wait, self.loop.now - began)
         if self.loop.now >= found.until:
             return False
         site = self.sites[found.replica.address[0]]
@@ -366,8 +366,8 @@ def simulated() -> Iterator[None]:
 
         granted = replica_leases.ReplicaLeases._granted
 
-        def note_granted(self: Any, model: str, asked: float, answer: lease.Granted) -> None:
-            granted(self, model, asked, answer)
+        def note_granted(self: Any, model: str, began: float, answer: lease.Granted) -> None:
+            granted(self, model, began, answer)
             self._client.granted[model] = answer.incarnation
 
         patch.setattr(replica_leases.ReplicaLeases, "_granted", note_granted)

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from tidegate_contracts import routing
 
-from ..http.upstream import Asked, replying, response, running_upstream
+from ..http.upstream import Received, replying, response, running_upstream
 
 AUDIENCE = "inference-proxy"
 Reply = tuple[int, bytes, Mapping[str, str]] | None
@@ -47,10 +47,10 @@ class Issuer:
     keys: dict[str, PrivateKey] = field(default_factory=lambda: {"first": rsa_key("first")})
     published: dict[str, PrivateKey] | None = None  # The published keys, if they differ from the signing keys.
     mode: str = "well"
-    asked: int = 0  # Number of requests for its keys.
+    requests: int = 0  # Number of requests for its keys.
     discovered: int = 0
-    said_issuer: str | None = None
-    said_jwks_uri: str | None = None
+    doc_issuer: str | None = None
+    doc_jwks_uri: str | None = None
 
     @property
     def jwks_url(self) -> str:
@@ -86,9 +86,9 @@ class Issuer:
             return None
         if path.endswith("openid-configuration"):
             self.discovered += 1
-            return json_reply({"issuer": self.said_issuer or self.url, "jwks_uri": self.said_jwks_uri or self.jwks_url})
+            return json_reply({"issuer": self.doc_issuer or self.url, "jwks_uri": self.doc_jwks_uri or self.jwks_url})
         if path.endswith("certs"):
-            self.asked += 1
+            self.requests += 1
             match self.mode:
                 case "slow" | "late":
                     time.sleep({"slow": 3, "late": 0.3}[self.mode])
@@ -121,8 +121,8 @@ def json_reply(found: Any) -> Reply:
 def answering(answer: Callable[[str, Mapping[str, str]], Reply], certificate: Path | None = None) -> Iterator[str]:
     """Answer each GET by its path and headers, at the yielded URL. With the directory of a `certificate`, over TLS."""
 
-    def reply(asked: Asked) -> bytes:
-        if (found := answer(asked.path, asked.headers)) is None:
+    def reply(received: Received) -> bytes:
+        if (found := answer(received.path, received.headers)) is None:
             return b""
         status, body, headers = found
         return response(body, status, **headers)

@@ -16,7 +16,7 @@ import grpc.aio
 
 from lab.local_plane.process import Process, python_variables, running
 
-from ..http.upstream import Asked, answering, head, only, raw, upstream
+from ..http.upstream import Received, answering, head, only, raw, upstream
 
 MODELS = ("a", "cold")
 BROKEN = "broken"  # A model that failed to load. tests/proxy/real compares its responses with a real Triton's.
@@ -31,8 +31,8 @@ def standing_triton(folder: Path, host: str, ports: tuple[int, int]) -> Iterator
         yield process
 
 
-def statistics(asked: Asked) -> bytes:
-    models = [model for model in MODELS if f"/{model}/" in asked.line] or MODELS
+def statistics(received: Received) -> bytes:
+    models = [model for model in MODELS if f"/{model}/" in received.line] or MODELS
     return json.dumps({"model_stats": [{"name": model, "version": "1"} for model in models]}).encode()
 
 

@@ -19,14 +19,14 @@ CALLS = st.lists(
 )
 
 
-def said(record: logging.LogRecord) -> dict[str, Any]:
+def fields(record: logging.LogRecord) -> dict[str, Any]:
     found: dict[str, Any] = vars(record)["said"]
     return found
 
 
 @given(CALLS)
 def test_every_call_of_a_model_is_logged_once_and_soon(calls: list[tuple[float, int, tuple[str, str] | None]]) -> None:
-    told: Counter[tuple[str, str]] = Counter()
+    logged: Counter[tuple[str, str]] = Counter()
     waiting: list[tuple[float, tuple[str, str]]] = []
     with Lines(1000) as lines:
         log, now = CallLog(), 0.0
@@ -37,15 +37,15 @@ def test_every_call_of_a_model_is_logged_once_and_soon(calls: list[tuple[float, 
             if log.wants(status, now, model):
                 log.say(status, {"protocol": "http"})
             for record in lines.taken():
-                for server, models in said(record).get("calls", {}).items():
-                    told.update({(server, name): number for name, number in models.items()})
+                for server, models in fields(record).get("calls", {}).items():
+                    logged.update({(server, name): number for name, number in models.items()})
                 waiting.clear()
             assert all(now - at < SUCCESS_EVERY + 0.15 for at, _ in waiting)
         log.flush(float("inf"))
         for record in lines.taken():
-            for server, models in said(record).get("calls", {}).items():
-                told.update({(server, name): number for name, number in models.items()})
-    assert told == Counter(model for _, _, model in calls if model is not None)
+            for server, models in fields(record).get("calls", {}).items():
+                logged.update({(server, name): number for name, number in models.items()})
+    assert logged == Counter(model for _, _, model in calls if model is not None)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_the_lines_of_failures_are_not_used_up_by_calls_of_another_kind(noise: i
             log.say(500, {"protocol": "http"})
         records = lines.taken()
         assert len(records) == FAILURES_A_SECOND
-        assert said(records[0])["notLogged"] == 9 * FAILURES_A_SECOND
+        assert fields(records[0])["notLogged"] == 9 * FAILURES_A_SECOND
 
 
 class Lines(BufferingHandler):
@@ -90,7 +90,7 @@ async def test_a_line_has_the_wait_of_the_call_for_its_model(tmp_path: Path, cap
         assert (await here.call("a")).status == 200
         assert (await here.call("a")).status == 200
         here.proxy.shared.call_log.flush(float("inf"))
-    first, second = (said(record) for record in caplog.records)
+    first, second = (fields(record) for record in caplog.records)
     assert 0.3 <= first["waitedSeconds"] <= first["seconds"]
     assert "waitedSeconds" not in second
     assert [each["calls"] for each in (first, second)] == [{"vision": {"a": 1}}] * 2
@@ -108,10 +108,10 @@ async def test_a_call_is_found_by_its_id_and_its_trace_at_the_server(
     async with sites(load_seconds=0.3) as [site], estate(tmp_path, [site]) as here:  # so each is logged
         assert (await here.call("a", x_request_id="order-8", traceparent=PARENT)).status == 200
         assert (await here.call("b", x_request_id="order-9", traceparent="nonsense")).status == 200
-    served = {each.headers["x-request-id"]: each.headers for each in site.triton.asked if "infer" in each.line}
+    served = {each.headers["x-request-id"]: each.headers for each in site.triton.requests if "infer" in each.line}
     assert served["order-8"]["traceparent"] == PARENT
-    assert all(said(each).keys() <= FIELDS for each in caplog.records)
-    assert [(each["requestId"], each.get("traceId")) for each in map(said, caplog.records)] == [
+    assert all(fields(each).keys() <= FIELDS for each in caplog.records)
+    assert [(each["requestId"], each.get("traceId")) for each in map(fields, caplog.records)] == [
         ("order-8", TRACE),
         ("order-9", None),
     ]

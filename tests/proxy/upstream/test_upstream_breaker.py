@@ -182,7 +182,7 @@ async def test_a_replica_that_may_have_recovered_gets_one_of_many_requests(here:
     open_breaker(here)
     statuses = [each.status for each in await asyncio.gather(*(here.ask() for _ in range(30)))]
     assert sorted(statuses) == [200] + [503] * 29
-    assert len(here.replica.asked) == 1
+    assert len(here.replica.requests) == 1
     assert here.pool.replicas[0].breaker.state(monotonic()) == "closed"
 
 
@@ -192,7 +192,7 @@ async def test_a_trial_whose_caller_leaves_or_waits_no_longer_is_the_next_caller
     breaker = here.pool.replicas[0].breaker
     async with here.caller() as caller:
         await caller.send(request())
-        await until(lambda: here.replica.asked)
+        await until(lambda: here.replica.requests)
         assert not breaker.allows(monotonic())
     await until(lambda: breaker.allows(monotonic()))
     assert (await here.ask(request(Request_Timeout="0.2"))).status == 504

@@ -74,20 +74,20 @@ async def test_a_replica_that_hangs_is_passed_over_and_one_that_wakes_up_is_used
         bad.is_alive, bad.act = False, hang
         await until(lambda: is_unresponsive(here), KNOWN_SECONDS)
         assert {(await here.ask()).status for _ in range(20)} == {200}
-        assert not bad.asked
+        assert not bad.requests
         assert await readiness(here) == (200, "ready")
         bad.is_alive, bad.act = True, None
         await until(lambda: not is_unresponsive(here), KNOWN_SECONDS)
         for _ in range(20):
             await here.ask()
-        assert bad.asked
+        assert bad.requests
 
 
 async def test_a_call_in_flight_at_a_silent_replica_continues(here: RunningProxy) -> None:
     go_on = asyncio.Event()
     here.replica.act = answering(go_on=go_on)
     calling = asyncio.ensure_future(here.ask())
-    await until(lambda: here.replica.asked)
+    await until(lambda: here.replica.requests)
     here.replica.is_alive = False
     await until(lambda: is_unresponsive(here), KNOWN_SECONDS)
     assert (await here.ask(METADATA)).status == 503
@@ -116,7 +116,7 @@ async def test_a_read_only_request_is_retried_elsewhere_or_refused_if_its_replic
 ) -> None:
     async with upstream(hang) as bad, upstream() as good, running_proxy(tmp_path, *[bad, good][:number]) as here:
         looking = [asyncio.ensure_future(here.ask(METADATA)) for _ in range(20)]
-        await until(lambda: bad.asked)
+        await until(lambda: bad.requests)
         bad.is_alive = False
         replies = [await asyncio.wait_for(each, KNOWN_SECONDS) for each in looking]
         assert {reply.status for reply in replies} == ({503} if number == 1 else {200})
@@ -290,9 +290,9 @@ async def test_a_new_replica_gets_no_calls_before_its_first_health_check_is_answ
             statuses.append((await here.ask()).status)
         statuses += [(await here.ask()).status for _ in range(20)]
         assert set(statuses) == {200}
-        assert not new.asked
+        assert not new.requests
         new.is_alive, new.health, new.act = True, b"200 OK", None
-        while not new.asked:
+        while not new.requests:
             assert (await here.ask()).status == 200
 
 

@@ -171,7 +171,7 @@ async def test_a_request_waits_for_an_index_only_for_a_limited_time(here: Runnin
     here.replica.index = [READY]
     [watch] = here.pool.watches.values()
     await until(lambda: watch.loaded)
-    here.replica.index_seconds, before = 60.0, here.replica.looks
-    await until(lambda: here.replica.looks > before)
+    here.replica.index_seconds, before = 60.0, here.replica.queries
+    await until(lambda: here.replica.queries > before)
     assert (await listed(here)).state == "resident"
     assert watch._probing is not None, "the query still runs"

@@ -53,12 +53,12 @@ def test_connections_are_kept(behind: rig.Upstream) -> None:
         for _ in range(5):
             infer(calls)
             metadata(calls)
-    assert (len(behind.asked), behind.connections) == (10, 1)
+    assert (len(behind.requests), behind.connections) == (10, 1)
 
 
 def test_a_request_has_the_credential_and_the_timeout(behind: rig.Upstream) -> None:
     client(behind).infer("m", ONE, server="gpu", version=3, sticky="ada", deadline=8)
-    [request] = behind.asked
+    [request] = behind.requests
     assert request.line == "POST /servers/gpu/v2/models/m/versions/3/infer HTTP/1.1"
     assert request.headers["x-api-key"] == "tgk_not-for-anybody"
     assert request.headers["tidegate-sticky"] == "ada"
@@ -74,14 +74,14 @@ def test_a_request_is_retried_after_retry_after_unless_the_deadline_is_earlier(b
     began = time.monotonic()
     infer(client(behind))
     assert 0.25 <= time.monotonic() - began < 3
-    assert len(behind.asked) == 3
+    assert len(behind.requests) == 3
     behind.act = problem(kind, 30)
     began = time.monotonic()
     with pytest.raises(BusyError, match="as configured") as caught:
         infer(client(behind, seconds=5))
     assert caught.value.retry_after == 30
     assert time.monotonic() - began < 4
-    assert len(behind.asked) == 4
+    assert len(behind.requests) == 4
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_only_harmless_requests_are_retried(behind: rig.Upstream, act: rig.Act, 
     behind.act = act
     with pytest.raises(UnreachableError) as caught:
         call(client(behind))
-    assert len(behind.asked) == times
+    assert len(behind.requests) == times
     assert "Traceback" not in str(caught.value)
     if call is metadata:
         behind.act = rig.by_turns(rig.reset, problem(ProblemType.UPSTREAM), well)
@@ -117,8 +117,8 @@ def test_only_harmless_requests_are_retried(behind: rig.Upstream, act: rig.Act, 
 def test_a_kept_connection_that_the_proxy_closed_is_not_used(behind: rig.Upstream) -> None:
     message, closed = json.dumps(ANSWER).encode(), threading.Semaphore(0)
 
-    async def act(made: rig.Upstream, writer: asyncio.StreamWriter, asked: rig.Asked) -> None:
-        await raw(response(message), end="close")(made, writer, asked)
+    async def act(made: rig.Upstream, writer: asyncio.StreamWriter, received: rig.Received) -> None:
+        await raw(response(message), end="close")(made, writer, received)
         await writer.wait_closed()
         closed.release()
 
@@ -166,7 +166,7 @@ def test_a_credential_that_ended_is_renewed_once(behind: rig.Upstream) -> None:
     with pytest.raises(RefusedError):
         ProxyClient(f"http://{behind.http}", who).infer("m", ONE)
     assert who.times == 2
-    assert len(behind.asked) == 4
+    assert len(behind.requests) == 4
 
 
 def test_no_message_has_the_credential_and_a_missing_one_has_a_remedy(behind: rig.Upstream) -> None:
@@ -191,7 +191,7 @@ def test_names_with_paths_or_invalid_names_are_never_sent(behind: rig.Upstream, 
     ):
         with pytest.raises(UsageError):
             call()
-    assert behind.asked == []
+    assert behind.requests == []
 
 
 def test_threads_share_a_client(behind: rig.Upstream) -> None:

@@ -13,7 +13,7 @@ from tidegate_contracts import routing
 from tidegate_proxy.problems import CONTENT_TYPE, Problem, ProblemType
 from typer.testing import CliRunner
 
-from tests.proxy.http.upstream import Asked, raw, replying, response, running_upstream
+from tests.proxy.http.upstream import Received, raw, replying, response, running_upstream
 
 POOL = facts.PoolFacts(name="main", loading="preload", gpu=True)
 VOLUME = facts.DatasetLocation(dataset="models", volume="v")
@@ -105,20 +105,20 @@ def found_at(model: str, state: str, **more: object) -> dict[str, object]:
     return about | {"state": state, "places": [place]} | more
 
 
-def listed(asked: Asked, *models: dict[str, object]) -> bytes:
-    name = asked.path.removeprefix("/models").strip("/")
+def listed(received: Received, *models: dict[str, object]) -> bytes:
+    name = received.path.removeprefix("/models").strip("/")
     some = [each for each in models if name in ("", each["model"])]
     return response(json.dumps({"environment": "dev", "models": some}).encode())
 
 
-def proxy(asked: Asked) -> bytes:
+def proxy(received: Received) -> bytes:
     """Respond like a proxy whose Triton has one of three models. The alias of another one is not set."""
-    path = asked.path
+    path = received.path
     if path == "/whoami":
         return response(json.dumps(WHO).encode())
     if path.startswith("/models"):
         there, unknown = found_at("there", "resident", versions=[1]), partial(found_at, state="unknown", why=MISSING)
-        return listed(asked, there, unknown("plain"), unknown("aliased"))
+        return listed(received, there, unknown("plain"), unknown("aliased"))
     if "/there" in path:
         return response()
     if "/aliased" in path:
@@ -146,28 +146,28 @@ def test_a_model_that_is_not_deployed_is_reported_with_a_remedy(tmp_path: Path) 
 def test_the_configuration_of_a_model_is_requested_only_if_it_is_shown() -> None:
     with running_upstream(replying(proxy)) as here:
         for words, requested in (((), []), (("there",), ["/servers/gpu/v2/models/there/config"])):
-            here.asked.clear()
+            here.requests.clear()
             message = CliRunner().invoke(app, ["status", *words, "--proxy", f"http://{here.http}"])
             assert message.exit_code == 0, message.output
-            assert [each.path for each in here.asked if each.path.endswith("/config")] == requested
+            assert [each.path for each in here.requests if each.path.endswith("/config")] == requested
 
 
-def without_gpu(asked: Asked) -> bytes:
+def without_gpu(received: Received) -> bytes:
     """Respond like a proxy that has lost one of two Tritons, and has only a Retry-After."""
-    if asked.path.startswith("/servers/gpu"):
+    if received.path.startswith("/servers/gpu"):
         problem = Problem(ProblemType.BUSY, "No replica of gpu/main can be used: there is no answer.", retry_after=30.0)
         return response(problem.body("r"), problem.type.status, CONTENT_TYPE, Retry_After="30")
-    if asked.path == "/models":
+    if received.path == "/models":
         why = "10.0.0.1:8000 gets no calls: there is no answer"
         lost = [found_at(name, "unreachable", why=why) for name in ("lost", "lost-too")]
-        return listed(asked, *lost, found_at("there", "resident", versions=[1]) | {"server": "cpu"})
-    return proxy(asked)
+        return listed(received, *lost, found_at("there", "resident", versions=[1]) | {"server": "cpu"})
+    return proxy(received)
 
 
 def test_a_model_that_is_loaded_when_it_is_called_is_shown_with_the_versions_that_are_named(tmp_path: Path) -> None:
-    def cold(asked: Asked) -> bytes:
+    def cold(received: Received) -> bytes:
         draft = found_at("draft", "cold") | {"loading": "on-demand"}
-        return listed(asked, draft) if asked.path == "/models" else proxy(asked)
+        return listed(received, draft) if received.path == "/models" else proxy(received)
 
     with running_upstream(replying(cold)) as here:
         shares = tuple(routing.VersionShare(version=version, weight=weight) for version, weight in ((3, 90), (4, 10)))

@@ -16,10 +16,10 @@ PERIOD = 60.0
 
 def call(world: World, name: str) -> None:
     """Call a model, load it if necessary, and release the lease immediately."""
-    asked = world.ask("p1", name, None)
-    if not isinstance(asked, lease.Granted):
+    ticket = world.ask("p1", name, None)
+    if not isinstance(ticket, lease.Granted):
         for _ in range(3):  # Unloads of others, then its load.
-            if not isinstance(world.answers.get(asked.number), lease.Granted):  # type: ignore[union-attr]
+            if not isinstance(world.answers.get(ticket.number), lease.Granted):  # type: ignore[union-attr]
                 world.jump(
                     LOAD_SECONDS if any(isinstance(each.command, Load) for each in world.at_work.values()) else 0
                 )
@@ -224,10 +224,10 @@ def test_a_model_whose_load_outlasts_the_wait_is_predicted_by_its_refused_calls(
     world = started(specs(dict.fromkeys(["a", *others], 60)), rules)
     for number, other in enumerate(others):
         to(world, number * 5 * PERIOD)
-        asked = world.ask("p1", "a", None)
+        ticket = world.ask("p1", "a", None)
         make_way(world)
         world.advance(1.5)
-        assert isinstance(world.answered(asked), lease.Busy)
+        assert isinstance(world.answered(ticket), lease.Busy)
         world.jump(LOAD_SECONDS)
         world.finish()
         if comes_back:

@@ -132,9 +132,9 @@ def test_a_caller_refused_during_a_known_load_finds_the_model_on_its_return(load
     world = started(specs({"a": 60, "b": 60}, load_seconds=load), BREAKING_EVEN)
     ticket = world.ask("p1", "a", None)
     world.advance(20.0)
-    told = world.answered(ticket)
-    assert isinstance(told, lease.Busy)
-    assert told.retry_after == load - 20.0
+    busy = world.answered(ticket)
+    assert isinstance(busy, lease.Busy)
+    assert busy.retry_after == load - 20.0
     world.advance(load - 20.0)
     world.end_load(world.working)
     for _ in range(6):

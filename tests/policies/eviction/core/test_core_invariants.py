@@ -56,12 +56,12 @@ class Walk:
 
     def ask(self) -> None:
         wait, delay = self.choice([None, None, 0.0, 2.0, 99.0]), self.choice([0.0, 0.0, 0.5, 3.0])
-        self.asks(self.choice(MODELS), self.holder(), wait, delay, heard=self.chance.random() < 0.9)
+        self.asks(self.choice(MODELS), self.holder(), wait, delay, gets=self.chance.random() < 0.9)
 
-    def asks(self, model: str, holder: str, wait: float | None = None, delay: float = 0.0, heard: bool = True) -> None:
+    def asks(self, model: str, holder: str, wait: float | None = None, delay: float = 0.0, gets: bool = True) -> None:
         world = self.world
         loads = world.loads.count(model)
-        answer = world.ask(holder, model, wait, delay, heard=heard)
+        answer = world.ask(holder, model, wait, delay, gets=gets)
         assert world.loads.count(model) - loads <= 1
         if model == "nobody":
             assert isinstance(answer, lease.Unknown) or (world.leaving and isinstance(answer, lease.Busy))
@@ -97,7 +97,7 @@ class Walk:
             self.world.take(self.world.residency.cancel(ticket, self.world.now))
 
     def renew(self) -> None:
-        self.world.renew(self.holder(), self.choice([0.0, 0.0, 0.5, 3.0]), heard=self.chance.random() < 0.8)
+        self.world.renew(self.holder(), self.choice([0.0, 0.0, 0.5, 3.0]), gets=self.chance.random() < 0.8)
 
     def serve(self) -> None:
         self.asks(self.choice(MODELS), self.holder())

@@ -15,7 +15,7 @@ def ensembles(*, callable_part: bool = False, **more: int) -> World:
     return started({**ENSEMBLES, "part": replace(ENSEMBLES["part"], callable=callable_part), **specs(more)})
 
 
-def told(world: World, error: str = "no such operator") -> lease.Refusal:
+def failed(world: World, error: str = "no such operator") -> lease.Refusal:
     (number,), (ticket,) = world.at_work, world.open
     world.end_load(number, error)
     answer = world.answers[ticket]
@@ -90,7 +90,7 @@ def test_an_ensemble_and_its_part_go_in_one_unload_the_ensemble_first() -> None:
 def test_parts_of_an_ensemble_that_failed_to_load_are_unloaded() -> None:
     world = ensembles()
     world.ask("p1", "trio", None)
-    told(world)
+    failed(world)
     assert set(world.loaded) == {"part", "more"}, "they did load"
     assert unloads(world) == ["trio", "part", "more"]
     world.finish()
@@ -117,7 +117,7 @@ def quarantine(world: World) -> list[object]:
 
 def test_a_failed_load_is_reported_immediately_and_retried_later(world: World) -> None:
     world.ask("p1", "a", None)
-    answer = told(world)
+    answer = failed(world)
     assert isinstance(answer, lease.Busy)
     assert answer.retry_after == RULES.failure_backoff_seconds
     assert "no such operator" in answer.why
@@ -152,15 +152,15 @@ def test_no_model_is_evicted_for_one_whose_files_show_that_it_cannot_load() -> N
     world.change("bad", stamp="broken", problem="its config.pbtxt cannot be read")
     world.change("pin", stamp="broken", problem="so is this one", pinned=True)
     world.advance(100.0)
-    told: list[object] = []
+    kinds: list[object] = []
     for n in range(RULES.failures_most):
         answer = world.ask("p1", "bad", None)
         assert "config.pbtxt cannot be read" in getattr(answer, "why", "")
-        told.append(type(answer))
+        kinds.append(type(answer))
         again = world.ask("p2", "bad", None)
         assert type(again) is type(answer), "it is no further failure before it would be tried again"
         world.advance(RULES.failure_backoff_seconds * 2**n)
-    assert told == [lease.Busy, lease.Busy, lease.Quarantined]
+    assert kinds == [lease.Busy, lease.Busy, lease.Quarantined]
     assert (world.evictions, world.loads) == ([], ["a"])
     assert (world.states["bad"], world.states["pin"]) == ("quarantined", "cold")
     assert world.listed("pin").why == "so is this one"
@@ -181,7 +181,7 @@ def test_waiting_callers_of_a_broken_model_get_the_error() -> None:
 def test_old_failures_are_forgotten(world: World) -> None:
     for _ in range(2 * RULES.failures_most):
         world.ask("p1", "a", None)
-        assert isinstance(told(world), lease.Busy)
+        assert isinstance(failed(world), lease.Busy)
         world.finish()
         world.advance(RULES.failure_memory_seconds + 1)
 
@@ -189,7 +189,7 @@ def test_old_failures_are_forgotten(world: World) -> None:
 def test_memory_of_a_failed_load_must_come_back_too(world: World) -> None:
     world.ask("p1", "a", None)
     world.lost = 30
-    told(world, "out of memory")
+    failed(world, "out of memory")
     world.finish()
     assert world.states["a"] == "freeing"
     world.advance(RULES.freeing_seconds)

@@ -71,8 +71,8 @@ def test_without_an_idle_limit_idle_leases_are_lost_once_a_caller_lacks_memory(w
         world.proxies["p1"][name].in_flight = 0
     world.advance(4.0)
     assert world.renew("p1").lost == ()
-    told = world.busy("p2", "c", 0.0)
-    assert told <= RULES.lease_seconds / lease.RENEWALS_PER_LEASE + 1, "the next renewal takes them back"
+    wait = world.busy("p2", "c", 0.0)
+    assert wait <= RULES.lease_seconds / lease.RENEWALS_PER_LEASE + 1, "the next renewal takes them back"
     world.advance(4.0)
     assert world.renew("p1").lost == ("a", "b")
     assert world.residency.leases == 2, "and yet they hold until they have ended"
@@ -89,9 +89,9 @@ def test_a_changed_model_drains_and_calls_in_flight_hold_it(world: World) -> Non
         assert world.states["a"] == "draining", "but what is under way goes on"
     world.proxies["p1"]["a"].in_flight = 0
     world.renew("p1")
-    told = world.ask("p2", "a", 0.0)
-    assert isinstance(told, lease.Busy)
-    assert told.reason == "draining"
+    busy = world.ask("p2", "a", 0.0)
+    assert isinstance(busy, lease.Busy)
+    assert busy.reason == "draining"
     world.advance(RULES.lease_seconds)
     assert world.states["a"] == "unloading"
 

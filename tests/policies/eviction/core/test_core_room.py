@@ -39,9 +39,9 @@ def test_a_load_reports_its_wait_for_memory_and_its_duration() -> None:
         world.end_unload(world.working)
         world.read()
     world.advance(4.0)
-    [told] = [event for event in world.end_load(world.working).events if isinstance(event, Loaded)]
-    assert told.queued_seconds == pytest.approx(6.0)
-    assert told.seconds == pytest.approx(4.0)
+    [loaded] = [event for event in world.end_load(world.working).events if isinstance(event, Loaded)]
+    assert loaded.queued_seconds == pytest.approx(6.0)
+    assert loaded.seconds == pytest.approx(4.0)
 
 
 def test_too_large_is_returned_immediately_and_no_model_is_evicted() -> None:

@@ -204,24 +204,24 @@ class World:
         wait: float | None,
         delay: float = 0.0,
         *,
-        heard: bool = True,
+        gets: bool = True,
         spare: bool = False,
     ) -> lease.Granted | lease.Refusal | Ticket:
         step, answer = self.residency.acquire(model, holder, wait, self.now, spare=spare)
         if isinstance(answer, Ticket):
             assert answer.deadline <= self.now + self.rules.wait_seconds
-            self.open[answer.number] = replace(answer, asked=self.now - delay) if heard else answer
-        elif isinstance(answer, lease.Granted) and heard:
+            self.open[answer.number] = replace(answer, asked=self.now - delay) if gets else answer
+        elif isinstance(answer, lease.Granted) and gets:
             self.granted(model, holder, answer, self.now - delay)
         self.take(step)
         return answer
 
-    def granted(self, model: str, holder: str, answer: lease.Granted, asked: float) -> None:
+    def granted(self, model: str, holder: str, answer: lease.Granted, began: float) -> None:
         self.fresh.append(model)
         assert answer.incarnation == self.residency.incarnation
-        self.proxies[holder][model] = Held(asked + answer.lease_seconds, answer.incarnation, True, 1, self.now)
+        self.proxies[holder][model] = Held(began + answer.lease_seconds, answer.incarnation, True, 1, self.now)
 
-    def renew(self, holder: str, delay: float = 0.0, *, heard: bool = True) -> lease.Renewed:
+    def renew(self, holder: str, delay: float = 0.0, *, gets: bool = True) -> lease.Renewed:
         """Renew a proxy's leases, and let it act on the response if it gets it."""
         leases = self.proxies[holder]
         uses = {
@@ -234,7 +234,7 @@ class World:
         }
         incarnation = next((held.incarnation for held in leases.values()), "")
         step, renewed = self.residency.renew(holder, incarnation, uses, self.now)
-        if heard:
+        if gets:
             for model in list(leases):
                 held = leases[model]
                 alive = model not in renewed.lost
@@ -265,13 +265,13 @@ class World:
         self.leaving = True
         self.take(self.residency.leave(self.now))
 
-    def answered(self, asked: object) -> lease.Granted | lease.Refusal:
-        assert isinstance(asked, Ticket), asked
-        return self.answers[asked.number]
+    def answered(self, ticket: object) -> lease.Granted | lease.Refusal:
+        assert isinstance(ticket, Ticket), ticket
+        return self.answers[ticket.number]
 
-    def answer(self, asked: object) -> lease.Granted | lease.Refusal:
+    def answer(self, ticket: object) -> lease.Granted | lease.Refusal:
         self.until(lambda: not self.open)
-        return self.answered(asked)
+        return self.answered(ticket)
 
     def busy(self, holder: str, model: str, wait: float | None) -> float:
         answer = self.ask(holder, model, wait)

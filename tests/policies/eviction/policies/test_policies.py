@@ -135,7 +135,7 @@ def test_policies_come_from_other_packages_under_names_that_are_not_built_in(ins
 
 
 @pytest.mark.parametrize(
-    ("found", "says"),
+    ("found", "reason"),
     [
         ((), 'there is no policy "mine". The built-in policies are break-even'),
         ((("mine", "CUSTOM"), ("mine", "WRONG")), '2 packages have a policy "mine"'),
@@ -146,10 +146,10 @@ def test_policies_come_from_other_packages_under_names_that_are_not_built_in(ins
     ],
 )
 def test_a_policy_that_cannot_be_used_is_reported_in_one_sentence(
-    install: Install, found: tuple[tuple[str, str], ...], says: str
+    install: Install, found: tuple[tuple[str, str], ...], reason: str
 ) -> None:
     install(*found)
-    with pytest.raises(ValueError, match=re.escape(says)):
+    with pytest.raises(ValueError, match=re.escape(reason)):
         registry.find("mine")
 
 
@@ -162,9 +162,9 @@ def test_a_custom_policy_alters_nothing_and_chooses_among_its_candidates(
     before, needed = copy.deepcopy(candidates), max(1, int(share * freed_by(candidates)))
     policy = guarded(hostile.policy)
     if how in hostile.BADLY:
-        with pytest.raises(PolicyError) as told:
+        with pytest.raises(PolicyError) as caught:
             policy.choose(candidates, needed, NOW)
-        assert 0 < len(str(told.value)) <= MOST_REASON
+        assert 0 < len(str(caught.value)) <= MOST_REASON
     else:
         assert {id(each) for each in policy.choose(candidates, needed, NOW)} <= set(map(id, candidates))
     assert candidates == before

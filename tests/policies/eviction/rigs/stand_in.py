@@ -38,7 +38,7 @@ class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
     leaked_bytes: int = 0
     port: int = 0
     has_reader: bool = False
-    looks: int = 0
+    queries: int = 0
 
     @property
     def address(self) -> str:
@@ -58,7 +58,7 @@ class StandIn(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
 
     async def RepositoryIndex(self, _: Any, context: Any) -> Any:
         await self._allowed(context)
-        self.looks += 1
+        self.queries += 1
         answer = messages.RepositoryIndexResponse()
         for name in self.bytes.keys() - self.folderless:
             state, reason = self.states.get(name, ("", ""))

@@ -79,15 +79,15 @@ MESSAGES: dict[str, tuple[str, str, Any]] = {
 async def test_without_a_right_token_no_message_is_taken_and_nothing_changes(
     tmp_path: Path, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    method, path, said = MESSAGES[message]
+    method, path, body = MESSAGES[message]
     async with over_the_wire(tmp_path, StandIn({"a": MIB, "b": MIB}), lease_seconds=60) as (policy, wire):
         _, _, granted = await wire.acquire("a")
-        if said and message == "release":
-            said = said | {"incarnation": granted["incarnation"]}
+        if body and message == "release":
+            body = body | {"incarnation": granted["incarnation"]}
         for name, credential in WRONG.items():
             value = credential()
             headers = {"authorization": value or "", "content-type": "application/json"}
-            async with wire.http.request(method, wire.root + path, data=json.dumps(said), headers=headers) as answer:
+            async with wire.http.request(method, wire.root + path, data=json.dumps(body), headers=headers) as answer:
                 text = await answer.text()
                 assert (answer.status, "why" in json.loads(text)) == (401, True), (name, text)
                 assert answer.headers["www-authenticate"] == "Bearer"
@@ -104,11 +104,11 @@ async def test_without_a_right_token_no_message_is_taken_and_nothing_changes(
 @pytest.mark.parametrize("message", ["acquire", "renew", "release"])
 @pytest.mark.parametrize("holder", ["p.2x", "pp.1", "p", "q.1", "p.1.1", ".1", "1"])
 async def test_a_proxy_acts_only_for_the_holders_of_its_pod(tmp_path: Path, message: str, holder: str) -> None:
-    _, path, said = MESSAGES[message]
+    _, path, body = MESSAGES[message]
     async with over_the_wire(tmp_path, StandIn({"a": MIB, "b": MIB}), lease_seconds=60) as (policy, wire):
         await wire.acquire("a")
         wire.http.headers["authorization"] = f"Bearer {lease_token('q' if holder == 'p.2x' else 'p')}"
-        assert (await wire.post(path, said | {"holder": holder}))[0] == 403
+        assert (await wire.post(path, body | {"holder": holder}))[0] == 403
         assert (policy.service.residency.leases, "b" in policy.triton.did("load")) == (1, False)
 
 

@@ -147,13 +147,13 @@ async def test_retry_after_is_never_earlier_than_the_exact_second(
         await policy.acquire("a")
         now = time.monotonic()
         monkeypatch.setattr("tidegate_eviction.serving.service.monotonic", lambda: now)  # All call at the same time.
-        told = []
+        waits = []
         for chance in (0.0, 0.5, 1.0):
             policy.service._chance = lambda value=chance: value  # type: ignore[misc]
             answer = await policy.acquire("b", seconds=0)
             assert isinstance(answer, lease.Busy)
-            told.append(answer.retry_after)
-        exact, middle, late = told
+            waits.append(answer.retry_after)
+        exact, middle, late = waits
         assert exact < middle < late <= exact * 1.2 + 0.1
 
 

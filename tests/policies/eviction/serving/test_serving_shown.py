@@ -14,7 +14,7 @@ from tidegate_eviction.serving.metrics import NAMED_MODELS, Counts, Snapshot, Sn
 from tidegate_eviction.staging.stager import StagingCounts
 from tidegate_eviction.triton.memory import MemoryReading, MemorySource
 
-from tests.components.alerts import asked_for
+from tests.components.alerts import series_read
 
 MIB = 1 << 20
 
@@ -63,7 +63,7 @@ BROKEN = listed("b", "quarantined", state_seconds=60.0)
 
 
 @pytest.mark.parametrize(
-    ("seen", "prefix", "told"),
+    ("seen", "prefix", "expected"),
     [
         (view(), "memory_", {"used_bytes": 5, "source nvml": 1, "source process": 0, "source none": 0}),
         (view(reading=MemoryReading()), "memory_", {"source nvml": 0, "source process": 0, "source none": 1}),
@@ -87,9 +87,9 @@ BROKEN = listed("b", "quarantined", state_seconds=60.0)
         (view(settings_error="x"), "settings", {"_good": 0}),
     ],
 )  # fmt: skip
-def test_a_snapshot_shows(seen: Snapshot, prefix: str, told: dict[str, float]) -> None:
+def test_a_snapshot_shows(seen: Snapshot, prefix: str, expected: dict[str, float]) -> None:
     found = {" ".join(key): number for key, number in samples(replace(seen, taken=1000.0)).items()}
-    assert {key.removeprefix(prefix): number for key, number in found.items() if key.startswith(prefix)} == told
+    assert {key.removeprefix(prefix): number for key, number in found.items() if key.startswith(prefix)} == expected
 
 
 def test_the_number_of_names_is_bounded() -> None:
@@ -122,8 +122,8 @@ def test_the_metrics_are_those_of_the_catalogue() -> None:
                 staging=counts)  # fmt: skip
     found = [*seen.counts.registry.collect(), *SnapshotCollector(seen).collect()]
     catalogue = {each.name: each for each in metrics.EVICTION.values()}
-    told = {each.name: (each.type, each.documentation) for each in found}
-    assert told == {name: (each.kind, each.text) for name, each in catalogue.items()}
+    shown = {each.name: (each.type, each.documentation) for each in found}
+    assert shown == {name: (each.kind, each.text) for name, each in catalogue.items()}
     for each in found:
         assert {frozenset(sample.labels.keys() - {"le"}) for sample in each.samples} <= {
             frozenset(catalogue[each.name].labels)
@@ -142,9 +142,9 @@ def test_every_metric_of_an_alert_is_measured() -> None:
     seen.counts.evictions.labels("room").inc()
     families = text_string_to_metric_families(render(seen).decode())
     there = [(each.name, each.labels) for family in families for each in family.samples]
-    asked = asked_for("tidegate_eviction_")
-    assert len({name for name, _ in asked}) == 10
-    for name, labels in asked:
+    series = series_read("tidegate_eviction_")
+    assert len({name for name, _ in series}) == 10
+    for name, labels in series:
         assert any(
             name == each and {*labels} <= {*found} and all(found[k] == v for k, v in labels.items() if v)
             for each, found in there

@@ -91,15 +91,15 @@ class Served(World):
         await asyncio.gather(*(proxy.leave() for proxy in self.proxies))
 
     async def play_one(self, position: int, proxy: LeaseManager, model: TracedModel) -> None:
-        asked = self.loop.now
+        began = self.loop.now
         self.answered[position] = None
         try:
-            held = proxy.find(model.name, asked) or await proxy.acquire(model.name)
+            held = proxy.find(model.name, began) or await proxy.acquire(model.name)
         except Problem as problem:
             if problem.type is ProblemType.BUSY:
                 return
             raise
-        self.answered[position] = self.loop.now - asked
+        self.answered[position] = self.loop.now - began
         await self.use(held, model)
 
     async def use(self, held: Lease, model: TracedModel) -> None:

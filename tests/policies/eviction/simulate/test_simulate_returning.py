@@ -26,25 +26,25 @@ class Returning(Simulation):
         super().__init__(trace, shipped(trace, share))
         self.pool = self._replicas[0]._core._pool
         self.chance = random.Random(seed)
-        self.told: dict[int, list[tuple[float, bool]]] = defaultdict(list)
+        self.refusals: dict[int, list[tuple[float, bool]]] = defaultdict(list)
         """By call: the refusals as busy, and whether a load of known duration was in progress."""
         self.broken: list[str] = []
 
     def refused(self, position: int, which: int, why: NotNow) -> None:
-        model, told = self.pool.models[self._trace.models[which].name], self.told[position]
-        if told and not self.is_out_of_hand(which, why, *told[-1]):
-            self.broken.append(f"{self.now:.2f}: {model.name} is refused after {told}: {why}")
-        told.append((self.now, why.reason == State.LOADING and self.pool.load_measured(model) is not None))
-        if len(told) <= RETURNS:
+        model, refusals = self.pool.models[self._trace.models[which].name], self.refusals[position]
+        if refusals and not self.is_out_of_hand(which, why, *refusals[-1]):
+            self.broken.append(f"{self.now:.2f}: {model.name} is refused after {refusals}: {why}")
+        refusals.append((self.now, why.reason == State.LOADING and self.pool.load_measured(model) is not None))
+        if len(refusals) <= RETURNS:
             late = self.chance.uniform(0, JITTER * why.retry_after + LATE_SECONDS)
             self.later(why.retry_after + late, partial(self._ask, position, which))
         else:
             super().refused(position, which, why)
 
-    def is_out_of_hand(self, which: int, why: NotNow, told: float, was_known: bool) -> bool:
+    def is_out_of_hand(self, which: int, why: NotNow, since: float, was_known: bool) -> bool:
         pool, model = self.pool, self.pool.models[self._trace.models[which].name]
         if why.reason == State.LOADING:  # Longer than the wait: it began only now, or its duration was unknown.
-            return not was_known and (model.operation.since >= told or self.pool.load_measured(model) is None)
+            return not was_known and (model.operation.since >= since or self.pool.load_measured(model) is None)
         if why.reason == "queued" or BARRED in why.why:
             return bool(pool.loads or pool.by_state[State.QUEUED])
         unleased = [each for each in pool.by_state[State.RESIDENT].values() if each.evictable_if_forced_at <= self.now]
@@ -81,6 +81,6 @@ def test_callers_of_a_model_that_loads_for_longer_than_they_wait_are_answered_wh
         at += load + chance.uniform(1500, 3000)
     world = Returning(trace_of(calls, (60, load, 0.1), (60, 3.0, 0.1)), 50, seed)
     world.run()
-    others = [told for position, told in world.told.items() if position]  # The first one measured its load.
+    others = [refusals for position, refusals in world.refusals.items() if position]  # The first one measured its load.
     assert len(others) > 5
-    assert all(len(told) == 1 for told in others)
+    assert all(len(refusals) == 1 for refusals in others)

@@ -93,8 +93,8 @@ def test_written_text_is_read_back(
     name: str,
 ) -> None:
     folder = tmp_path_factory.mktemp("trace")
-    asked = sorted((time / 1e3, which % len(models)) for time, which in [(0, 0), *requests])
-    trace = trace_of(asked, *((size * 1000, load / 1e3, warm / 1e3) for size, load, warm in models))
+    calls = sorted((time / 1e3, which % len(models)) for time, which in [(0, 0), *requests])
+    trace = trace_of(calls, *((size * 1000, load / 1e3, warm / 1e3) for size, load, warm in models))
     write_trace(trace, folder / name, "made by a test")
     again = read_trace(folder / name)
     assert list(again.which) == list(trace.which)

@@ -36,7 +36,7 @@ class Rig:
     root: Path
     is_mounted: bool = True  # Whether the server can read the source directly, which it cannot for a bucket.
     room_seconds: float = 600.0
-    before_look: Callable[[str], object] = str  # Called on a thread before each read of a model's source.
+    before_read: Callable[[str], object] = str  # Called on a thread before each read of a model's source.
 
     def __post_init__(self) -> None:
         (self.root / "source").mkdir(exist_ok=True)
@@ -70,7 +70,7 @@ class Rig:
 
     def make(self, size_bytes: int = 1 << 20) -> Stager:
         def contents(model: str) -> Contents | None:
-            self.before_look(model)
+            self.before_read(model)
             return self.repository.contents(model)
 
         settings = Staging(folder=str(self.root / "tier"), size_bytes=size_bytes)

@@ -87,9 +87,9 @@ def in_child(work: Callable[[], int]) -> int:
 
 def count(root: Path) -> int:
     def work() -> int:
-        told = at_change(root, 0, lambda: None)
+        changes = at_change(root, 0, lambda: None)
         live(root)
-        return told()
+        return changes()
 
     return in_child(work)
 

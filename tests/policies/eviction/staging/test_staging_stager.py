@@ -131,16 +131,16 @@ async def test_two_loads_of_one_part_wait_for_one_copy(tmp_path: Path) -> None:
         write_ensemble(tmp_path, name, "a")
     rig, go = Rig(tmp_path), Event()
     async with rig.running() as stager:
-        looks: list[str] = []
+        reads: list[str] = []
 
-        def look(model: str) -> None:
-            looks.append(model)
-            if looks.count("a") > 2:  # The copy is made, and the source is read once more.
+        def read(model: str) -> None:
+            reads.append(model)
+            if reads.count("a") > 2:  # The copy is made, and the source is read once more.
                 go.wait(20)
 
-        rig.before_look = look
+        rig.before_read = read
         loads = [asyncio.create_task(rig.load(each)) for each in ("x", "y")]
-        while looks.count("a") < 3:
+        while reads.count("a") < 3:
             await asyncio.sleep(0.01)
         go.set()
         assert min(await asyncio.gather(*loads)) > 0
@@ -153,19 +153,19 @@ async def test_a_model_that_changes_while_it_is_copied_is_copied_again_and_after
     tmp_path: Path,
 ) -> None:
     write_model(tmp_path, "a")
-    rig, looks, most = Rig(tmp_path), 0, 2
+    rig, reads, most = Rig(tmp_path), 0, 2
 
-    def look(model: str) -> None:
-        nonlocal looks
-        looks += 1
-        if looks % 2 == 0 and looks <= most:  # The read after a copy.
-            write_model(tmp_path, model, b"%d" % looks)
+    def read(model: str) -> None:
+        nonlocal reads
+        reads += 1
+        if reads % 2 == 0 and reads <= most:  # The read after a copy.
+            write_model(tmp_path, model, b"%d" % reads)
 
-    rig.before_look = look
+    rig.before_read = read
     async with rig.running():
         assert await rig.load("a") > 0
         rig.check()
-        looks, most = 0, 100
+        reads, most = 0, 100
         write_model(tmp_path, "a", b"other")
         with pytest.raises(ChangedError, match="a changed during the copy"):
             await rig.load("a")

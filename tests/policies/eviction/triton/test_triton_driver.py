@@ -96,7 +96,7 @@ async def test_a_model_with_a_pending_unload_at_a_start_does_not_count_as_loaded
     stand_in = Late({"a": 1}, states={"a": ("READY", "")})
     async with asyncio.timeout(20), serving(stand_in), following(stand_in, settled_seconds=0.1) as (_, service):
         assert await service.reports.get() == ("back", ServerInventory(unloading=("a",)))
-        assert stand_in.looks == 2
+        assert stand_in.queries == 2
 
 
 async def test_a_model_missing_from_two_queries_of_the_index_has_vanished() -> None:
@@ -104,8 +104,8 @@ async def test_a_model_missing_from_two_queries_of_the_index_has_vanished() -> N
     async with driving(stand_in, index_interval_seconds=0.1) as (_, service):
         service.thought = frozenset("abc")
         stand_in.states["b"] = ("LOADING", "")
-        before = stand_in.looks
-        await until(lambda: stand_in.looks > before + 3)
+        before = stand_in.queries
+        await until(lambda: stand_in.queries > before + 3)
         assert service.reports.empty()
         stand_in.states["a"] = ("UNAVAILABLE", "unloaded")
         assert await service.reports.get() == ("vanished", frozenset("a"))

@@ -21,25 +21,25 @@ from ..rigs.nvml import library
 pytestmark = pytest.mark.anyio
 
 
-class Asked(TritonControl):
+class Control(TritonControl):
     def __init__(self, text: bytes | None) -> None:
         super().__init__("nowhere:1", "")
-        self.said = text
+        self.report = text
         self.loads: list[str] = []
 
     async def load(self, model: str, *_: Any, **__: Any) -> None:
         self.loads.append(model)
-        if self.said is None:
+        if self.report is None:
             raise RefusedError("unable to find backend library for backend 'python'")
 
     async def text(self, *_: Any) -> bytes:
-        if self.said is None or not self.loads:
+        if self.report is None or not self.loads:
             raise RefusedError("unknown model")
-        return self.said
+        return self.report
 
 
-def reading(said: object) -> MemoryReading:
-    memory = MemoryReader(Asked(None if said is None else json.dumps(said).encode()))
+def reading(result: object) -> MemoryReading:
+    memory = MemoryReader(Control(None if result is None else json.dumps(result).encode()))
 
     async def run() -> MemoryReading:
         await memory.prepare()
@@ -48,16 +48,16 @@ def reading(said: object) -> MemoryReading:
     return asyncio.run(run())
 
 
-def said(gpu: int | None) -> dict[str, Any]:
+def report(gpu: int | None) -> dict[str, Any]:
     return {"program": PROGRAM_ID, "server": "7:1", "gpu": gpu, "process": 77}
 
 
 @pytest.mark.parametrize(
     ("answer", "read"),
     [
-        (said(5), MemoryReading(MemorySource.NVML, 5, "7:1")),
-        (said(None), MemoryReading(MemorySource.PROCESS, 77, "7:1")),
-        (said(None) | {"process": None}, MemoryReading(MemorySource.NONE, None, "7:1")),
+        (report(5), MemoryReading(MemorySource.NVML, 5, "7:1")),
+        (report(None), MemoryReading(MemorySource.PROCESS, 77, "7:1")),
+        (report(None) | {"process": None}, MemoryReading(MemorySource.NONE, None, "7:1")),
         (None, MemoryReading(MemorySource.NONE)),
     ],
 )
@@ -73,7 +73,7 @@ def test_an_answer_that_is_no_reading_is_refused(wrong: object) -> None:
 
 def test_a_reader_of_a_predecessor_is_used_on_and_one_of_another_version_replaced() -> None:
     async def loads(program: str) -> list[str]:
-        control = Asked(json.dumps(said(None) | {"program": program}).encode())
+        control = Control(json.dumps(report(None) | {"program": program}).encode())
         control.loads.append("by the predecessor")
         await MemoryReader(control).prepare()
         return control.loads[1:]
@@ -83,11 +83,11 @@ def test_a_reader_of_a_predecessor_is_used_on_and_one_of_another_version_replace
 
 
 async def test_a_driver_that_falls_silent_is_not_replaced_by_another_number() -> None:
-    control = Asked(json.dumps(said(5)).encode())
+    control = Control(json.dumps(report(5)).encode())
     memory = MemoryReader(control)
     await memory.prepare()
     assert (await memory.read()).used_bytes == 5
-    control.said = json.dumps(said(None)).encode()
+    control.report = json.dumps(report(None)).encode()
     with pytest.raises(RefusedError, match="read from nvml, which returns nothing now"):
         await memory.read()
     await memory.prepare()  # Another Triton, another source.
@@ -103,13 +103,13 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, in
     with not_run("THE STAND-IN FOR NVML"):
         made = library(tmp_path)
 
-    def saying(gpus: str, used: int) -> Path:
+    def devices_of(gpus: str, used: int) -> Path:
         # The C library reads variables that putenv has set.
         monkeypatch.setenv("NVML_GPUS", gpus)
         monkeypatch.setenv("NVML_USED", str(used))
         return made
 
-    return saying
+    return devices_of
 
 
 @pytest.mark.parametrize(("gpus", "devices"), [("whole", 1), ("old", 1), ("1", 1), ("3", 3), ("whole 2", 3), ("0", 0)])

@@ -19,7 +19,7 @@ POLL_SECONDS = 0.25
 
 
 @dataclass
-class Told:
+class Wait:
     model: str
     at: float
     after: float
@@ -33,7 +33,7 @@ class Returning(Served):
         self, trace: Trace, setting: SimulationSetting, impatient: Collection[int] = (), *, known: bool = False
     ) -> None:
         super().__init__(trace, setting, known=known)
-        self.told: dict[int, Told] = {}
+        self.waits: dict[int, Wait] = {}
         self._impatient = impatient
 
     async def play_one(self, position: int, proxy: LeaseManager, model: TracedModel) -> None:
@@ -43,22 +43,22 @@ class Returning(Served):
                 break
             except Problem as problem:
                 after = problem.retry_after or 0.0
-                self.told.setdefault(position, Told(model.name, self.loop.now, after))
+                self.waits.setdefault(position, Wait(model.name, self.loop.now, after))
                 await asyncio.sleep(POLL_SECONDS if position in self._impatient else after)
-        if position in self.told:
-            self.told[position].had = self.loop.now
+        if position in self.waits:
+            self.waits[position].had = self.loop.now
         await self.use(held, model)
 
 
-def played(trace: Trace, setting: SimulationSetting, known: bool, impatient: Collection[int] = ()) -> dict[int, Told]:
+def played(trace: Trace, setting: SimulationSetting, known: bool, impatient: Collection[int] = ()) -> dict[int, Wait]:
     """Play it. `known`: load times were measured before."""
     with simulated():
         world = Returning(trace, setting, impatient, known=known)
         world.live_through()
-    return world.told
+    return world.waits
 
 
-def told(seed: int, setting: SimulationSetting, loads: Sequence[float], known: bool, some_ask_on: bool) -> list[float]:
+def errors(seed: int, setting: SimulationSetting, loads: Sequence[float], known: bool, some_poll: bool) -> list[float]:
     """Return the error of each caller's `Retry-After`, as a share of the allowed error, in a burst of 500 calls to 30
     cold models. Errors are to return too late after the model was available, or too early before its load began."""
     chance = random.Random(seed)
@@ -66,7 +66,7 @@ def told(seed: int, setting: SimulationSetting, loads: Sequence[float], known: b
     times = sorted(chance.uniform(0.01, 1) for _ in range(500))
     trace = trace_of([(at, number % 30) for number, at in enumerate(times)], *kinds)
     impatient: Collection[int] = ()
-    if some_ask_on:
+    if some_poll:
         impatient = {
             each.model: position for position, each in reversed(played(trace, setting, known).items())
         }.values()
@@ -86,9 +86,9 @@ TWO_REPLICAS = replace(ONE, capacity_bytes=60, replicas=2, holders=2)
 
 
 @pytest.mark.parametrize(
-    ("setting", "loads", "known", "some_ask_on", "seeds", "wrong_share"),
+    ("setting", "loads", "known", "some_poll", "seeds", "wrong_share"),
     [
-        *((each, UNEQUAL, True, ask_on, 2, 0.0) for each in (ONE, SHORT, TWO_PROXIES) for ask_on in (False, True)),
+        *((each, UNEQUAL, True, polls, 2, 0.0) for each in (ONE, SHORT, TWO_PROXIES) for polls in (False, True)),
         (replace(ONE, capacity_bytes=300), UNEQUAL, True, True, 2, 0.0),
         # Loads that were never measured.
         *((each, EVEN, False, False, 3, 0.0) for each in (ONE, SHORTEST, TWO_PROXIES, TWO_REPLICAS)),
@@ -99,8 +99,8 @@ TWO_REPLICAS = replace(ONE, capacity_bytes=60, replicas=2, holders=2)
     ],
 )  # fmt: skip
 def test_in_a_burst_to_cold_models_few_estimates_are_wrong_by_more_than_a_second_or_a_quarter(
-    setting: SimulationSetting, loads: Sequence[float], known: bool, some_ask_on: bool, seeds: int, wrong_share: float
+    setting: SimulationSetting, loads: Sequence[float], known: bool, some_poll: bool, seeds: int, wrong_share: float
 ) -> None:
-    wrong = [each for seed in range(seeds) for each in told(seed, setting, loads, known, some_ask_on)]
+    wrong = [each for seed in range(seeds) for each in errors(seed, setting, loads, known, some_poll)]
     assert len(wrong) > 100
     assert sum(each > 1 for each in wrong) <= len(wrong) * wrong_share

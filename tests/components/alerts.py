@@ -11,7 +11,7 @@ def rules() -> list[dict[str, Any]]:
     return [rule for group in found["spec"]["groups"] for rule in group["rules"]]
 
 
-def asked_for(prefix: str) -> list[tuple[str, dict[str, str | None]]]:
+def series_read(prefix: str) -> list[tuple[str, dict[str, str | None]]]:
     """Return the series with this prefix that rules read, with the labels that each must have, None for any."""
     found = []
     for rule in rules():

@@ -103,7 +103,7 @@ def test_the_routing_table_has_the_pool_of_each_version(table: RoutingTable) -> 
     assert {model.served_names for model in found.values()} == {("assistant", "meta/llama-3.1-8b-instruct")}
 
 
-ENGINE = answering(lambda asked: b"vllm:num_requests_running 3\n" if asked.path == "/metrics" else b"secret")
+ENGINE = answering(lambda received: b"vllm:num_requests_running 3\n" if received.path == "/metrics" else b"secret")
 
 
 @contextlib.contextmanager

@@ -30,7 +30,7 @@ ROOM = {
 PROXIES = of("tidegate_proxy_in_flight", pod="inference-proxy-a")
 TRITONS = of("nv_pinned_memory_pool_total_bytes", pod=PODS[0])
 POLICIES = of("tidegate_eviction_triton_up", pod=PODS[0])
-TOLD = dict.fromkeys((PROXIES, AT_A_REPLICA, TRITONS, POLICIES), "1x30")
+ALL_UP = dict.fromkeys((PROXIES, AT_A_REPLICA, TRITONS, POLICIES), "1x30")
 REFUSED = {"server": "ondemand", "type": "busy", "reason": "no-room"}
 
 
@@ -95,16 +95,16 @@ def test_a_pool_must_hold_its_used_models_and_those_that_lacked_memory(
 @pytest.mark.parametrize(
     ("series", "wanted"),
     [
-        (TOLD, {10: 0}),
-        (dict.fromkeys(TOLD, "_x10 1x20"), {9: None, 10: None, 12: 0}),  # A new Prometheus, or a new pool.
-        (dict.fromkeys(TOLD, "1x5 _x5 1x20"), {5: 0, 9: None, 11: None, 13: 0}),  # Prometheus was down for a while.
-        ({**TOLD, TRITONS: "1x9 stale"}, {10: 0, 13: None}),
-        ({**TOLD, POLICIES: "1x9 stale"}, {10: 0, 13: None}),
-        ({**TOLD, PROXIES: "1x9 stale"}, {10: 0, 13: None}),
+        (ALL_UP, {10: 0}),
+        (dict.fromkeys(ALL_UP, "_x10 1x20"), {9: None, 10: None, 12: 0}),  # A new Prometheus, or a new pool.
+        (dict.fromkeys(ALL_UP, "1x5 _x5 1x20"), {5: 0, 9: None, 11: None, 13: 0}),  # Prometheus was down for a while.
+        ({**ALL_UP, TRITONS: "1x9 stale"}, {10: 0, 13: None}),
+        ({**ALL_UP, POLICIES: "1x9 stale"}, {10: 0, 13: None}),
+        ({**ALL_UP, PROXIES: "1x9 stale"}, {10: 0, 13: None}),
         ({PROXIES: "0x30"}, {10: 0}),
         ({PROXIES: "_x10 0x20"}, {9: None, 10: 0}),
         (
-            {**TOLD, TRITONS: "_x10 1x20", POLICIES: "_x10 1x20", AT_A_REPLICA: "_x9 0x20"},
+            {**ALL_UP, TRITONS: "_x10 1x20", POLICIES: "_x10 1x20", AT_A_REPLICA: "_x9 0x20"},
             {8: 0, 9: None, 10: None, 12: 0},
         ),
     ],
@@ -113,7 +113,7 @@ def test_a_pool_must_hold_its_used_models_and_those_that_lacked_memory(
 def test_missing_metrics_remove_no_replica(
     series: dict[str, str], wanted: dict[int, int | None], queries: list[str], tmp_path: Path
 ) -> None:
-    both = [*series_in(NAMESPACE, series), *series_in("elsewhere", TOLD)]
+    both = [*series_in(NAMESPACE, series), *series_in("elsewhere", ALL_UP)]
     assert not promtool_test(tmp_path, *both, promql_expr_test=samples(queries[3], wanted))
 
 

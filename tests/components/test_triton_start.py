@@ -97,13 +97,13 @@ def test_an_on_demand_triton_ends_at_its_policys_request_but_not_at_an_older_one
     (tmp_path / "secret").write_text("s3cret")
     recycle = tmp_path / Path(eviction_process.RECYCLE_FILE).name
     recycle.touch()
-    asked = []
+    requests = []
 
     def ask() -> None:
         while not (tmp_path / "bin/tritonserver.serving").exists():
             time.sleep(0.05)
         time.sleep(3)  # It checks every two seconds.
-        asked.append(True)
+        requests.append(True)
         recycle.touch()
 
     asking = threading.Thread(target=ask, daemon=True)
@@ -111,7 +111,7 @@ def test_an_on_demand_triton_ends_at_its_policys_request_but_not_at_an_older_one
     done = started("ondemand-small", tmp_path, program=SERVING)
     assert done.stdout == "serving\nended\n"
     assert done.returncode == 0
-    assert asked
+    assert requests
 
 
 def test_a_preloading_triton_has_a_new_secret_at_each_start(tmp_path: Path) -> None:

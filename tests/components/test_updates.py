@@ -75,8 +75,8 @@ def test_an_edit_changes_the_objects_that_it_is_about(tree: dict[str, Any], edit
 
 def test_the_routing_table_has_a_pool_with_no_replicas_on_purpose(tree: dict[str, Any]) -> None:
     def empty(objects: Objects) -> set[str]:
-        said = objects["ConfigMap", "inference-proxy-routing"]["data"][proxy_process.ROUTING_FILE]
-        table = routing.RoutingTable.model_validate_json(said)
+        text = objects["ConfigMap", "inference-proxy-routing"]["data"][proxy_process.ROUTING_FILE]
+        table = routing.RoutingTable.model_validate_json(text)
         return {f"{server.name}/{pool.name}" for server in table.servers for pool in server.pools if pool.empty}
 
     assert not empty(prod_east(tree))

@@ -8,7 +8,7 @@ from tidegate_contracts import log_fields
 from tidegate_contracts.metrics import ENGINE, EVICTION, LABELS, PROXY
 
 from lab.local_plane.prometheus import installed
-from tests.components.alerts import asked_for
+from tests.components.alerts import series_read
 
 ROOT = Path(__file__).resolve().parents[2]
 FAMILIES = [*PROXY.values(), *EVICTION.values(), *ENGINE.values()]
@@ -38,9 +38,9 @@ def test_every_named_metric_exists() -> None:
 
 @pytest.mark.parametrize("prefix", ["tidegate_proxy_", "tidegate_eviction_", "tidegate_engine_"])
 def test_alerts_use_only_labels_of_the_metric(prefix: str) -> None:
-    asked = asked_for(prefix)
-    assert asked
-    for name, labels in asked:
+    found = series_read(prefix)
+    assert found
+    for name, labels in found:
         assert {*labels} <= {*SERIES[name].labels, "le", "pod"}, name
 
 
@@ -63,8 +63,8 @@ def test_prometheus_accepts_names_and_texts() -> None:
 
 def test_a_field_of_the_logs_has_one_meaning() -> None:
     assert not log_fields.ALWAYS.keys() & log_fields.FIELDS.keys()
-    said = re.compile(r'"said": \{([^}]*)\}')
+    fields = re.compile(r'"said": \{([^}]*)\}')
     for folder in ("proxy", "policies", "service"):
         for file in (ROOT / folder).rglob("*.py"):
-            for words in said.findall(file.read_text("utf-8")):
+            for words in fields.findall(file.read_text("utf-8")):
                 assert {*re.findall(r'"(\w+)":', words)} <= log_fields.FIELDS.keys(), file

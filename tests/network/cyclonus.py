@@ -44,14 +44,14 @@ def ask(policies: Iterable[Object], questions: Sequence[Question], folder: Path)
 def _answer(text: str) -> Answer:
     """Read one table: who allows and who denies, by direction, and what follows from both."""
     rows = re.findall(r"^\|\s*(Ingress|Egress|)\s*\|\s*(Allow|Deny|)\s*\|", text.partition("\n\n\n")[0], re.MULTILINE)
-    said: dict[str, set[str]] = {"Ingress": set(), "Egress": set()}
+    verdicts: dict[str, set[str]] = {"Ingress": set(), "Egress": set()}
     direction = ""
     for first, second in rows:
         direction = first or direction
         if second:
-            said[direction].add(second)
+            verdicts[direction].add(second)
     # At least one level allows it, or none denies it.
-    open_ = {each: "Allow" in levels or "Deny" not in levels for each, levels in said.items()}
+    open_ = {each: "Allow" in levels or "Deny" not in levels for each, levels in verdicts.items()}
     answer = Answer(open_["Egress"], open_["Ingress"])
     (verdict,) = re.findall(r"IS ALLOWED\?\s*\|\s*(TRUE|FALSE)", text.partition("\n\n\n")[0], re.IGNORECASE)
     assert answer.allowed == (verdict.upper() == "TRUE"), text

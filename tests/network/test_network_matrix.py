@@ -19,12 +19,12 @@ def written_down() -> set[Question]:
     found: set[Question] = set()
     for where, source, destination, ports in ROW.findall(text):
         for environment in ENVIRONMENTS if where == "each" else (where,):
-            asked = [
+            meant = [
                 question
                 for question in questions()
                 if _is(question.source, source, environment) and _is(question.destination, destination, environment)
             ]
-            allowed = [question for question in asked if ports == "any" or _port(question) in ports.split()]
+            allowed = [question for question in meant if ports == "any" or _port(question) in ports.split()]
             assert allowed, f"the row has no pods: {source} → {destination}"
             assert ports == "any" or {_port(question) for question in allowed} == set(ports.split())
             found.update(allowed)
@@ -40,7 +40,7 @@ def _port(question: Question) -> str:
     return f"{number}" if protocol == "TCP" else f"{number}/{protocol}"
 
 
-def said(found: Iterable[Question]) -> list[str]:
+def readable(found: Iterable[Question]) -> list[str]:
     """Questions as people read them."""
 
     def end(place: Place) -> str:
@@ -55,7 +55,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[Question, Answer]:
 
 
 def test_the_allowed_connections_are_the_documented_ones(answers: dict[Question, Answer]) -> None:
-    assert said(one for one, answer in answers.items() if answer.allowed) == said(written_down())
+    assert readable(one for one, answer in answers.items() if answer.allowed) == readable(written_down())
 
 
 def test_either_side_alone_refuses_other_connections_between_our_pods(answers: dict[Question, Answer]) -> None:
@@ -65,7 +65,7 @@ def test_either_side_alone_refuses_other_connections_between_our_pods(answers: d
         for one, answer in answers.items()
         if one.source.environment and one.destination.environment and answer.egress != answer.ingress
     ]
-    assert said(half_open) == []
+    assert readable(half_open) == []
 
 
 def test_every_pair_of_pods_was_evaluated_for_every_port(answers: dict[Question, Answer]) -> None:
@@ -85,17 +85,17 @@ def test_every_pair_of_pods_was_evaluated_for_every_port(answers: dict[Question,
             assert {question.port for question in answers if (question.source, question.destination) == (other, one)}
 
 
-def allowed_with(changed: list[Object], asked: list[Question], folder: Path) -> set[Question]:
-    return {one for one, answer in zip(asked, ask(changed, asked, folder), strict=True) if answer.allowed}
+def allowed_with(changed: list[Object], queries: list[Question], folder: Path) -> set[Question]:
+    return {one for one, answer in zip(queries, ask(changed, queries, folder), strict=True) if answer.allowed}
 
 
 def test_without_any_one_of_the_policies_the_matrix_is_another(tmp_path: Path) -> None:
-    asked = [one for one in questions() if "prod" in (one.source.environment, one.destination.environment)]
+    queries = [one for one in questions() if "prod" in (one.source.environment, one.destination.environment)]
     of_prod = [policy for policy in policies() if policy["metadata"]["namespace"] == "inference-prod"]
     assert len(of_prod) == len(policies()) / 2
     for number, policy in enumerate(of_prod):
         rest = [other for other in policies() if other != policy]
-        assert allowed_with(rest, asked, tmp_path / str(number)) != written_down() & {*asked}, policy
+        assert allowed_with(rest, queries, tmp_path / str(number)) != written_down() & {*queries}, policy
 
 
 @pytest.mark.parametrize("direction", ["Ingress", "Egress"])

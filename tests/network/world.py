@@ -108,11 +108,11 @@ def _of(environment: str) -> Iterator[Place]:
             for one in containers(workload)
             for port in one.get("ports", [])
         }
-        asked = (*sorted(ports), ("TCP", NOBODYS_PORT), ("UDP", NOBODYS_PORT))
+        probed = (*sorted(ports), ("TCP", NOBODYS_PORT), ("UDP", NOBODYS_PORT))
         of_pod = template(workload)["metadata"]["labels"]
-        yield Place(_kind(workload), environment, name, of_pod, labels, ports=asked)
-    asked = (("TCP", 8000), ("UDP", NOBODYS_PORT))
-    yield Place("other pod of the namespace", environment, name, {}, labels, ports=asked)
+        yield Place(_kind(workload), environment, name, of_pod, labels, ports=probed)
+    probed = (("TCP", 8000), ("UDP", NOBODYS_PORT))
+    yield Place("other pod of the namespace", environment, name, {}, labels, ports=probed)
 
 
 def _kind(workload: Object) -> str:

@@ -61,12 +61,12 @@ def test_the_admin_port_answers_while_the_loop_of_the_process_is_held_up() -> No
     thread.start()
 
     async def held_up() -> bytes:
-        asked = asyncio.create_task(asyncio.to_thread(ask))
+        call = asyncio.create_task(asyncio.to_thread(ask))
         await asyncio.sleep(0)  # the request is in progress
         end = time.monotonic() + 30
         while not answered and time.monotonic() < end:
             time.sleep(0.01)  # the process's own loop does nothing now
-        assert not asked.done()
+        assert not call.done()
         return answered[0]
 
     answered: list[bytes] = []

@@ -12,7 +12,7 @@ TRACEBACK = f"""Traceback (most recent call last):
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("text", "plain_text"),
     [
         (f"{RAISED} in /models/m/1/model.py\n\nAt:\n  /models/m/1/model.py(1): <module>\n", f"{RAISED} in model.py"),
         (f"failed: {TRACEBACK}", f"failed: {RAISED}"),
@@ -30,16 +30,16 @@ TRACEBACK = f"""Traceback (most recent call last):
         ("unexpected shape [-1,3],\n  got [3]", "unexpected shape [-1,3], got [3]"),
     ],
 )  # fmt: skip
-def test_invalid_reasons_stay_unchanged(said: str, told: str) -> None:
-    assert plain(said) == told
+def test_invalid_reasons_stay_unchanged(text: str, plain_text: str) -> None:
+    assert plain(text) == plain_text
 
 
-@given(st.text() | st.text().map(lambda said: 90 * said))
-def test_it_is_one_short_line(said: str) -> None:
-    told = plain(said)
-    assert len(told) <= MOST
-    assert len(told.splitlines()) < 2
-    assert told == plain(told) or "…" in told or "/" in said
+@given(st.text() | st.text().map(lambda text: 90 * text))
+def test_it_is_one_short_line(text: str) -> None:
+    plain_text = plain(text)
+    assert len(plain_text) <= MOST
+    assert len(plain_text.splitlines()) < 2
+    assert plain_text == plain(plain_text) or "…" in plain_text or "/" in text
 
 
 @pytest.mark.parametrize("piece", ["\n", " ", "/", "a", "a/", "://", "\nAt:", "Traceback (most recent call last)\n "])

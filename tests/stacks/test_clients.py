@@ -28,7 +28,7 @@ SECRET = {"kind": "secret", "secret": "tls"}
 S3 = {"kind": "csi", "driver": "s3.csi.aws.com", "volumeHandle": "any"}
 
 
-def told(edits: dict[str, Any] | None = None) -> Environments:
+def environments_of(edits: dict[str, Any] | None = None) -> Environments:
     return clients.environments(valid(edited_at(edits or {})))
 
 
@@ -42,7 +42,7 @@ ALONE = {"environments/dev": GONE, "dataPlanes/lab": GONE, "environments/prod/da
 
 
 def location(edits: dict[str, Any], environment: str = "prod", name: str = "east") -> DatasetLocation:
-    found = plane(told(edits), environment, name).servers[0].location
+    found = plane(environments_of(edits), environment, name).servers[0].location
     assert isinstance(found, DatasetLocation)
     return found
 
@@ -70,7 +70,7 @@ def test_the_reference_definition_lists_who_promotes_which_model_to_production()
 
 def test_pools_list_the_memory_that_a_model_must_fit() -> None:
     cpu = {"kind": "cpu"}
-    warm, cold = plane(told({"servers/main/pools/warm/placement": cpu}), "dev", "lab").servers[0].pools
+    warm, cold = plane(environments_of({"servers/main/pools/warm/placement": cpu}), "dev", "lab").servers[0].pools
     assert (warm.name, warm.loading, warm.gpu, warm.poll_seconds) == ("warm", "preload", False, 30)
     assert warm.capacity_bytes is None
     assert warm.memory_bytes == byte_count("8Gi") - byte_count("1Gi")
@@ -88,7 +88,7 @@ def test_the_canary_comes_first_and_then_wave_after_wave() -> None:
         "environments/staging": {},  # it lives nowhere, and is named
     }
     for canary, order in (({}, ["east", "zulu", "west"]), ({"canary": "zulu"}, ["zulu", "east", "west"])):
-        dev, prod, staging = told({**edits, "environments/prod/rollout": canary}).environments
+        dev, prod, staging = environments_of({**edits, "environments/prod/rollout": canary}).environments
         assert [item.name for item in prod.planes] == order
         assert (len(dev.planes), staging.name, staging.planes) == (1, "staging", ())
 
@@ -139,7 +139,7 @@ def test_a_repository_in_object_storage_has_address_writers_and_backends() -> No
         "network/reach/identity/by": ["proxy", "servers"],
         "images/triton/backends": ["python", "onnxruntime"],
     }
-    server = plane(told(edits), "prod", "east").servers[0]
+    server = plane(environments_of(edits), "prod", "east").servers[0]
     assert server.location == ObjectStoreLocation(url="s3://models/prod")
     assert (server.writers, server.backends) == (("deployers",), ("python", "onnxruntime"))
 
@@ -163,11 +163,11 @@ def test_clients_read_back_their_file_and_its_models_are_the_proxys(tree: Tree) 
         for model in table.models:  # which has it once for each of its pools
             by_proxy.setdefault((model.server, model.name), []).append(model)
         assert by_proxy.keys() == {(model.server, model.name) for model in facts.models}
-        for told in facts.models:
-            parts = by_proxy[told.server, told.name]
-            assert told.pool in {part.pool for part in parts}
-            assert sorted(told.versions, key=str) == sorted((v for part in parts for v in part.versions), key=str)
-            assert {(part.alias, part.footprint_bytes) for part in parts} == {(told.alias, told.footprint_bytes)}
+        for each in facts.models:
+            parts = by_proxy[each.server, each.name]
+            assert each.pool in {part.pool for part in parts}
+            assert sorted(each.versions, key=str) == sorted((v for part in parts for v in part.versions), key=str)
+            assert {(part.alias, part.footprint_bytes) for part in parts} == {(each.alias, each.footprint_bytes)}
 
 
 def test_buckets_behind_one_driver_differ_despite_equal_handles() -> None:

@@ -42,8 +42,8 @@ def test_a_placement_requests_devices_of_one_kind_with_nine_tenths_of_memory_for
     assert devices.devices_per_replica(placed.placement) == count
     assert devices.memory_bytes(placed) == memory
     assert devices.capacity_bytes(placed) == (memory * 9 // 10 if memory else None)
-    said = pool(placement=placement, loading={"mode": "on-demand", "capacity": "3Gi"})
-    assert devices.capacity_bytes(said) == 3 * 2**30
+    drawn = pool(placement=placement, loading={"mode": "on-demand", "capacity": "3Gi"})
+    assert devices.capacity_bytes(drawn) == 3 * 2**30
     assert devices.capacity_bytes(pool(placement=placement, loading={"mode": "preload"})) is None
 
 

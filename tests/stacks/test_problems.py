@@ -38,8 +38,8 @@ def test_escaped_text_is_printable_and_plain_text_stays(text: str) -> None:
 
 
 def test_values_are_shown_as_yaml_has_them_and_long_ones_are_shortened() -> None:
-    said = [shown(value) for value in (None, True, 3, 2.5, "a", [1], {"a": None})]
-    assert said == ["null", "true", "3", "2.5", '"a"', "[1]", '{"a": null}']
+    texts = [shown(value) for value in (None, True, 3, 2.5, "a", [1], {"a": None})]
+    assert texts == ["null", "true", "3", "2.5", '"a"', "[1]", '{"a": null}']
     assert len(shown("x" * 10_000)) < 100
     assert len(str(Problem(None, "", "x" * 10_000_000))) < 5_000
     assert shown(10**5_000) == "a very long number"

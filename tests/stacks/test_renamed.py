@@ -59,14 +59,14 @@ def test_tables_and_clients_have_the_names_of_now() -> None:
         for item in render(stack, definition).objects
         if "routing.json" in item.get("data", {})
     )
-    told = environments(definition).environments[0]
-    names = [table["environment"], told.name, told.planes[0].name]
-    for server in (*table["servers"], *told.planes[0].model_dump()["servers"]):
+    facts = environments(definition).environments[0]
+    names = [table["environment"], facts.name, facts.planes[0].name]
+    for server in (*table["servers"], *facts.planes[0].model_dump()["servers"]):
         names += [server["name"], *(pool["name"] for pool in server["pools"])]
-    for model in (*table["models"], *told.planes[0].model_dump()["models"]):
+    for model in (*table["models"], *facts.planes[0].model_dump()["models"]):
         names += [model["server"], model["pool"]]
     assert {name.endswith(NOW) for name in names} == {True}
-    assert (told.formerly, told.planes[0].formerly) == (("prod",), ("all",))
+    assert (facts.formerly, facts.planes[0].formerly) == (("prod",), ("all",))
     assert environments(read_tree(EVERYTHING)).environments[0].formerly is None
 
 

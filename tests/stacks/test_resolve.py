@@ -158,7 +158,7 @@ PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "19
 
 
 @pytest.mark.parametrize(
-    ("cidr", "said", "left_out"),
+    ("cidr", "excluded", "left_out"),
     [
         ("0.0.0.0/0", [], PRIVATE),
         ("0.0.0.0/0", ["10.1.0.0/16", "203.0.113.0/24"], (*PRIVATE, "203.0.113.0/24")),
@@ -172,9 +172,9 @@ PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "19
     ],
 )
 def test_a_wide_range_excludes_cluster_networks_and_metadata_addresses(
-    cidr: str, said: list[str], left_out: tuple[str, ...]
+    cidr: str, excluded: list[str], left_out: tuple[str, ...]
 ) -> None:
-    reach = {"name": "identity", "by": ["proxy"], "cidr": cidr, "except": said}
+    reach = {"name": "identity", "by": ["proxy"], "cidr": cidr, "except": excluded}
     (stack, _) = valid(edited_at({"network/reach": [reach]})).stacks
     assert resolve(stack, ImagesLock()).network.reach[0].except_ == tuple(sorted(left_out))
 
@@ -191,18 +191,18 @@ def test_a_data_planes_principal_service_replaces_the_platforms_there_only() -> 
             }
         )
     )
-    asked, ways = {}, {}
+    urls, ways = {}, {}
     for name in ("dev-lab", "prod-east"):
         objects = objects_of(definition, name)
         ways[name] = "domino-platform" in {item["metadata"]["name"] for item in objects}
         variables = [item["data"] for item in objects if item["kind"] == "ConfigMap"]
-        (asked[name],) = {data.get("TIDEGATE_PROXY_DOMINO_PRINCIPAL_URL") for data in variables} - {None}
-    assert asked == {"dev-lab": "http://nucleus-frontend.domino-platform.svc:80/v4/auth/principal", "prod-east": url}
+        (urls[name],) = {data.get("TIDEGATE_PROXY_DOMINO_PRINCIPAL_URL") for data in variables} - {None}
+    assert urls == {"dev-lab": "http://nucleus-frontend.domino-platform.svc:80/v4/auth/principal", "prod-east": url}
     assert ways == {"dev-lab": True, "prod-east": False}
 
 
 def test_only_pods_that_mount_a_volume_of_gcs_fuse_request_its_sidecar() -> None:
-    for driver, asked in (("gcsfuse.csi.storage.gke.io", "true"), ("s3.csi.aws.com", None)):
+    for driver, sidecar in (("gcsfuse.csi.storage.gke.io", "true"), ("s3.csi.aws.com", None)):
         dataset = {"name": "models", "kind": "csi", "driver": driver, "volumeHandle": "models"}
         definition = valid(edited_at({"datasets": [dataset], "environments/prod": GONE, "dataPlanes/east": GONE}))
         pods = {
@@ -210,7 +210,7 @@ def test_only_pods_that_mount_a_volume_of_gcs_fuse_request_its_sidecar() -> None
             for item in objects_of(definition, "dev-lab")
             if item["kind"] in ("StatefulSet", "Deployment")
         }
-        assert pods["StatefulSet"].get("gke-gcsfuse/volumes") == asked
+        assert pods["StatefulSet"].get("gke-gcsfuse/volumes") == sidecar
         assert "gke-gcsfuse/volumes" not in pods["Deployment"]
 
 

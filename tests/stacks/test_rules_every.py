@@ -18,7 +18,7 @@ from stacks.problems import Problem
 from stacks.rules.rule import stack_rule
 from stacks.stack import Definition, Stack
 from tests.cases import each, read_cases
-from tests.stacks.definition.examples import BASE, assert_said, edited_at, problems, said_by
+from tests.stacks.definition.examples import BASE, assert_found, edited_at, found_by, problems
 
 RULES = {rule.function.__name__: rule for rule in (*rules.HEADER_RULES, *rules.STACK_RULES, *rules.DEFINITION_RULES)}
 CASES = {
@@ -33,9 +33,9 @@ def test_a_broken_rule_is_reported_with_its_line(
     rule: str, case: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = edited_at(case["change"])
-    found = said_by(RULES[rule], text, monkeypatch)
+    found = found_by(RULES[rule], text, monkeypatch)
     expected = {"severity": case.get("severity", "error"), "number": case.get("problems", 1)}
-    assert_said(found, text, case["at"], case["says"], **expected)
+    assert_found(found, text, case["at"], case["says"], **expected)
     assert {problem.rule for problem in found} == {RULES[rule].name}
     assert set(found) <= set(problems(text)), "all rules together report it too"
 
@@ -44,7 +44,7 @@ def test_a_broken_rule_is_reported_with_its_line(
 def test_a_definition_that_follows_a_rule_passes(
     rule: str, change: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert not said_by(RULES[rule], edited_at(change), monkeypatch)
+    assert not found_by(RULES[rule], edited_at(change), monkeypatch)
 
 
 def test_every_rule_has_a_definition_that_breaks_it() -> None:

@@ -38,5 +38,5 @@ def test_a_repeated_name_in_a_list_is_reported_at_the_second_item(path: str) -> 
     text = edited_at({f"{path}/{90 + number}": {"name": "twice", **item} for number, item in enumerate(TWICE[path])})
     lines = [number for number, line in enumerate(text.splitlines(), 1) if "name: twice" in line]
     found = [problem for problem in problems(text) if 'the name "twice" twice' in problem.what]
-    said = "\n".join(map(str, problems(text)))
-    assert [problem.where.line for problem in found if isinstance(problem.where, Position)] == lines[1:] != [], said
+    messages = "\n".join(map(str, problems(text)))
+    assert [problem.where.line for problem in found if isinstance(problem.where, Position)] == lines[1:] != [], messages

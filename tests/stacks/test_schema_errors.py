@@ -17,13 +17,13 @@ COLD = "servers/main/pools/cold"
 PLACE = "servers[main].pools[cold]"
 
 
-def said(edits: dict[str, Any]) -> str:
+def message_of(edits: dict[str, Any]) -> str:
     """Return the message for an edit. "RAW " in its texts precedes a value without quotes."""
     return str(only_problem(edited_at(edits).replace("RAW ", "")))
 
 
 def test_an_unknown_key_lists_the_keys_and_without_a_near_one_suggests_none() -> None:
-    text = said({f"{COLD}/zzz": 3})
+    text = message_of({f"{COLD}/zzz": 3})
     assert f'{PLACE}: unknown key "zzz"' in text
     assert "Keys here: name, formerly, loading, placement, replicas," in text
     assert "Did you mean" not in text
@@ -31,7 +31,7 @@ def test_an_unknown_key_lists_the_keys_and_without_a_near_one_suggests_none() ->
 
 def test_a_missing_key_is_reported_at_its_parent() -> None:
     assert_refused(edited_at({f"{COLD}/loading": GONE}), "- »name: cold", '"loading" is missing')
-    text = said({f"{COLD}/autoscaling": {"kind": "cpu", "max": 2}})
+    text = message_of({f"{COLD}/autoscaling": {"kind": "cpu", "max": 2}})
     assert text.endswith(f'{PLACE}.autoscaling: "min" is missing\n    "min": Fewest replicas.')
 
 
@@ -40,7 +40,7 @@ def test_a_missing_key_is_reported_at_its_parent() -> None:
     [("RAW 26.10", 'quote it: "26.10"'), ("RAW 0x10", 'quote it: "0x10"'), (1.5e300, "at most 63 letters")],
 )
 def test_a_number_that_is_meant_as_text_is_shown_as_it_is_written(written: Any, do: str) -> None:
-    text = said({f"{COLD}/nodeSelector": {"a": written}})
+    text = message_of({f"{COLD}/nodeSelector": {"a": written}})
     assert "expected text, got the number" in text
     assert do in text
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stacks.problems import Position, Problem
 from tests.cases import GONE
 from tests.counts import examples
-from tests.stacks.definition.examples import BASE, assert_said_in_full, edited_at, problems, stands_at, valid
+from tests.stacks.definition.examples import BASE, assert_complete, edited_at, problems, stands_at, valid
 
 # ---- what is good ----
 
@@ -84,7 +84,7 @@ def test_every_mistake_of_a_file_is_reported_in_one_run_in_its_order() -> None:
     lines = [problem.where.line for problem in found if isinstance(problem.where, Position)]
     assert lines == sorted(lines)
     for problem in found:
-        assert_said_in_full(problem)
+        assert_complete(problem)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_rule_that_a_common_part_breaks_in_some_stacks_names_them() -> None:
     """There it reads as if nothing were wrong."""
     everywhere = [*map(str, problems(edited_at({"models/churn/server": "nope"})))]
     assert everywhere
-    assert not any("Only in" in said for said in everywhere)
+    assert not any("Only in" in each for each in everywhere)
     in_prod = problems(edited_at({"environments/prod/datasets": [{"name": "models", "remove": True}]}))
     (unknown,) = [problem for problem in in_prod if "reads an unknown dataset" in problem.what]
     assert unknown.why == "Only in prod-east."

@@ -160,10 +160,10 @@ def _read_apart(environment: Tree, common: Tree) -> None:
     """Give an environment separate model repositories."""
     servers = {server["name"]: server for server in environment.get("servers", [])}
     for server in common["servers"]:
-        said = server["repository"]
-        own = {"path": f"{environment['name']}/{said.get('path', 'models')}"}
-        if "url" in said:
-            scheme, _, bucket, *rest = said["url"].split("/")
+        repository = server["repository"]
+        own = {"path": f"{environment['name']}/{repository.get('path', 'models')}"}
+        if "url" in repository:
+            scheme, _, bucket, *rest = repository["url"].split("/")
             own = {"url": "/".join([scheme, "", bucket, environment["name"], *rest])}
         servers.setdefault(server["name"], {"name": server["name"]})["repository"] = own
     environment["servers"] = [*servers.values()]

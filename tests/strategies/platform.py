@@ -137,7 +137,7 @@ def pools(name: str) -> st.SearchStrategy[Tree]:
 
 
 def _ran(pool: Tree) -> Tree:
-    return {key: said for key, said in pool.items() if key != "policyResources" or pool["loading"]["mode"] != "preload"}
+    return {key: item for key, item in pool.items() if key != "policyResources" or pool["loading"]["mode"] != "preload"}
 
 
 @st.composite
@@ -213,10 +213,10 @@ def engines(draw: st.DrawFn, name: str, dataset_names: list[str]) -> Tree:
             placement = drawn
         made |= {"loading": {"mode": "preload"}, "placement": placement}
         if made.get("autoscaling", {}).get("kind") == "queue":
-            scaling = {key: said for key, said in made["autoscaling"].items() if key not in _OF_TRITON}
-            is_told = engine.get("worker") != "trtllm" and (engine["engine"] != "custom" or "metricsPath" in engine)
+            scaling = {key: item for key, item in made["autoscaling"].items() if key not in _OF_TRITON}
+            reports = engine.get("worker") != "trtllm" and (engine["engine"] != "custom" or "metricsPath" in engine)
             bounds = {"min": scaling["min"], "max": scaling["max"], "kind": "cpu"}
-            made["autoscaling"] = {**scaling, "waitingRequests": 3} if is_told else bounds
+            made["autoscaling"] = {**scaling, "waitingRequests": 3} if reports else bounds
         server_pools.append(_ran(made))
     repository = {"dataset": draw(st.sampled_from(dataset_names)), "path": "language"}
     openai = {**engine, "tensorParallelSize": size, **draw(settings)}

@@ -181,24 +181,24 @@ def stands_at(problem: Problem, text: str, at: str) -> bool:
 
 
 def assert_refused(text: str, at: str, what: str = "", *, number: int = 1) -> Problem:
-    return assert_said(problems(text), text, at, what, number=number)
+    return assert_found(problems(text), text, at, what, number=number)
 
 
-def assert_said(
+def assert_found(
     found: list[Problem], text: str, at: str, what: str, *, number: int = 1, severity: str = "error"
 ) -> Problem:
     """Check the number of problems, and return the one with `what` at the place that `at` shows."""
-    said = "\n".join(map(str, found)) or "nothing is wrong"
-    assert len(found) == number, said
+    messages = "\n".join(map(str, found)) or "nothing is wrong"
+    assert len(found) == number, messages
     fitting = [problem for problem in found if what in "\n".join((problem.what, problem.why, problem.do))]
-    assert any(stands_at(problem, text, at) for problem in fitting), f"no problem at {at!r} has {what!r}:\n{said}"
+    assert any(stands_at(problem, text, at) for problem in fitting), f"no problem at {at!r} has {what!r}:\n{messages}"
     assert {problem.severity for problem in found} == {severity}
     for problem in found:
-        assert_said_in_full(problem)
+        assert_complete(problem)
     return fitting[0]
 
 
-def assert_said_in_full(problem: Problem) -> None:
+def assert_complete(problem: Problem) -> None:
     """Check what every message owes its reader: a line, a path, plain words, and no trace of the machinery."""
     assert isinstance(problem.where, Position)
     assert problem.what
@@ -209,7 +209,7 @@ def assert_said_in_full(problem: Problem) -> None:
     assert len(text) < 2_500
 
 
-def said_by(rule: Rule, text: str, monkeypatch: pytest.MonkeyPatch) -> list[Problem]:
+def found_by(rule: Rule, text: str, monkeypatch: pytest.MonkeyPatch) -> list[Problem]:
     with monkeypatch.context() as patch:
         for kind in ("HEADER_RULES", "STACK_RULES", "DEFINITION_RULES"):
             patch.setattr(rules, kind, tuple(each for each in getattr(rules, kind) if each is rule))

@@ -17,8 +17,8 @@ CASES = {**VALIDATORS, **read_cases(FOLDER / "fields.yaml"), **read_cases(FOLDER
 
 @pytest.mark.parametrize(("_", "case"), each("refused", CASES))
 def test_a_refusal_of_a_validator_is_reported_once_with_its_line(_: str, case: dict[str, Any]) -> None:
-    says = case.get("says", "")
-    for part in [says] if isinstance(says, str) else says:
+    parts = case.get("says", "")
+    for part in [parts] if isinstance(parts, str) else parts:
         assert_refused(edited_at(case["change"]), case.get("at", ""), part)
 
 

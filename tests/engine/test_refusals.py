@@ -29,7 +29,7 @@ REFUSALS = [
     ("dev-lab", CONFIGURED, AS_IT_IS, "images.lock has no digest for these images: nvcr.io/nvidia/tritonserver:"),
     ("dev-lab", CONFIGURED, AS_IT_IS, "run tidegate pin and commit images.lock."),
 ]  # fmt: skip
-refusals = pytest.mark.parametrize(("stack", "configuration", "edit", "says"), REFUSALS)
+refusals = pytest.mark.parametrize(("stack", "configuration", "edit", "reason"), REFUSALS)
 
 
 def refused(project: Project, command: str, stack: str) -> str:
@@ -53,12 +53,12 @@ def test_a_broken_definition_is_refused_with_every_problem_and_its_place(project
 
 @refusals
 def test_pulumi_refuses_a_wrong_configuration_and_changes_no_object(
-    project: Project, stack: str, configuration: Mapping[str, str], edit: tuple[str, str], says: str
+    project: Project, stack: str, configuration: Mapping[str, str], edit: tuple[str, str], reason: str
 ) -> None:
     project.edit(*edit)
     project.configure(stack, configuration)
     before = {one["urn"] for one in project.state(stack)}
-    assert says in refused(project, "up", stack)
+    assert reason in refused(project, "up", stack)
     assert not [urn for urn in before ^ {one["urn"] for one in project.state(stack)} if "kubernetes:" in urn]
 
 
@@ -82,9 +82,9 @@ def refused_by_the_program(
 @refusals
 def test_the_program_refuses_it_with_the_same_words_without_the_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    stack: str, configuration: Mapping[str, str], edit: tuple[str, str], says: str,
+    stack: str, configuration: Mapping[str, str], edit: tuple[str, str], reason: str,
 ) -> None:  # fmt: skip
-    assert says in refused_by_the_program(tmp_path, monkeypatch, stack, configuration, edit)
+    assert reason in refused_by_the_program(tmp_path, monkeypatch, stack, configuration, edit)
 
 
 def test_a_command_to_copy_has_the_configured_definition_not_a_rollouts_copy(
@@ -92,5 +92,5 @@ def test_a_command_to_copy_has_the_configured_definition_not_a_rollouts_copy(
 ) -> None:
     monkeypatch.setenv("TIDEGATE_READ_FROM", "stacks/inference.yaml")
     configuration = {**CONFIGURED, "definition": "own/platform.yaml"}
-    says = refused_by_the_program(tmp_path, monkeypatch, "dev-lab", configuration, RENAMED)
-    assert says.endswith(" tidegate up own/platform.yaml --cluster eks-lab --stack dev-labs --engine pulumi")
+    message = refused_by_the_program(tmp_path, monkeypatch, "dev-lab", configuration, RENAMED)
+    assert message.endswith(" tidegate up own/platform.yaml --cluster eks-lab --stack dev-labs --engine pulumi")

@@ -63,18 +63,18 @@ def test_a_breach_is_weighed_by_severities_waivers_and_their_days(
 
 
 @pytest.mark.parametrize(
-    ("days", "rule", "says"),
+    ("days", "rule", "what"),
     [
         (0, "waivers-match-something", "waiver w covers nothing"),
         (1, "waivers-have-not-expired", "waiver w expired on 2026-11-21"),
     ],
 )
-def test_an_unused_waiver_is_an_advisory_that_reports_whether_it_has_expired(days: int, rule: str, says: str) -> None:
+def test_an_unused_waiver_is_an_advisory_that_reports_whether_it_has_expired(days: int, rule: str, what: str) -> None:
     objects = prod()
     settings(objects, waivers=[WAIVER])
     (found,) = check(objects, TODAY + timedelta(days))
     assert (found.rule, found.severity) == (rule, "advisory")
-    assert says in found.what
+    assert what in found.what
 
 
 def test_a_waived_finding_names_owner_reason_and_last_day() -> None:

@@ -35,8 +35,8 @@ def test_two_runs_at_once_make_one_environment(nothing: Path, tmp_path: Path) ->
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120).stderr
 
     with ThreadPoolExecutor(3) as runs:
-        said = list(runs.map(run, range(3)))
-    assert sum("installing" in text for text in said) == 1
+        outputs = list(runs.map(run, range(3)))
+    assert sum("installing" in text for text in outputs) == 1
     assert (venv / "complete").exists()
 
 

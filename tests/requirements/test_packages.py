@@ -44,15 +44,15 @@ MODEL = "class TritonPythonModel:\n    def execute(self, requests):\n        ret
 
 def documented(page: str) -> list[str]:
     """Return what a page has pip install, as words of a shell."""
-    said, *others = lines(page)
+    first, *others = lines(page)
     assert all(each.startswith("./client[") for each in map("".join, others)), others
-    return said
+    return first
 
 
 def lines(page: str) -> list[list[str]]:
     """Return each line that installs packages of this repository, as words of a shell."""
-    said = re.findall(r"pip install ((?=[^`#\n]*\./)[^`#\n]*)", (ROOT / page).read_text("utf-8"))
-    return [shlex.split(each) for each in said]
+    found = re.findall(r"pip install ((?=[^`#\n]*\./)[^`#\n]*)", (ROOT / page).read_text("utf-8"))
+    return [shlex.split(each) for each in found]
 
 
 def packages(page: str) -> set[str]:

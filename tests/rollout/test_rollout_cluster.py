@@ -87,17 +87,17 @@ def both_in_lab(edit: Edit) -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "says"),
+    ("where", "message"),
     [
         ("kind-lob", 'has the context kind-lob. Did you mean "kind-lab"? There are: kind-lab, east.'),
         ("nope", "has the context nope. There are: kind-lab, east."),
         ("kind-lab --stack prod-east", "stack prod-east does not live in kind-lab, but in east"),
     ],
 )
-def test_an_unknown_cluster_or_stack_is_refused(up_in: Call, engine: Engine, where: str, says: str) -> None:
+def test_an_unknown_cluster_or_stack_is_refused(up_in: Call, engine: Engine, where: str, message: str) -> None:
     ended = up_in(*where.split())
     assert (ended.code, engine.calls) == (2, [])
-    assert says in ended.err
+    assert message in ended.err
 
 
 def test_only_local_environments_may_run_images_without_a_digest(
@@ -114,7 +114,7 @@ def test_only_local_environments_may_run_images_without_a_digest(
 
 @pytest.mark.usefixtures("both_in_lab")
 @pytest.mark.parametrize(
-    ("stop", "code", "says"),
+    ("stop", "code", "message"),
     [
         (None, 0, ""),
         (CommandError("it cannot."), 1, "stack dev-lab is not up: it cannot.\nNot tried: prod-lab.\n"),
@@ -122,12 +122,12 @@ def test_only_local_environments_may_run_images_without_a_digest(
     ],
 )
 def test_a_failed_or_stopped_stack_ends_the_run_with_a_report_of_each_stack(
-    up_in: Call, engine: Engine, stop: BaseException | None, code: int, says: str
+    up_in: Call, engine: Engine, stop: BaseException | None, code: int, message: str
 ) -> None:
     engine.ends, engine.stands = stop, ("prod-lab",)
     ended = up_in("kind-lab", code=code)
     assert [name for name, _ in engine.calls] == ["dev-lab", *([] if stop else ["prod-lab"])]
-    assert ended.err.endswith(says)
+    assert ended.err.endswith(message)
     assert ended.out == (
         "" if stop else "Nothing changed: prod-lab is as declared.\nUp in kind-lab: dev-lab, prod-lab.\n"
     )

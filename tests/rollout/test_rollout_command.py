@@ -150,7 +150,7 @@ POOL = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "sm
 
 
 @pytest.mark.parametrize(
-    ("live", "refuses", "says"),
+    ("live", "refuses", "message"),
     [
         (Live([], []), "", ""),
         (Live([], [], refused=("services x was refused by the quota tight",)), "", "the quota tight"),
@@ -161,7 +161,7 @@ POOL = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "sm
     ids=["nothing", "the API server", "the engine", "immutable"],
 )  # fmt: skip
 def test_a_dry_run_of_a_refused_rollout_has_its_exit_code_and_reason(
-    roll: Call, doubles: Doubles, monkeypatch: Patch, live: Live, refuses: str, says: str
+    roll: Call, doubles: Doubles, monkeypatch: Patch, live: Live, refuses: str, message: str
 ) -> None:
     def check(_: object, __: object, rendered: Rendered) -> None:
         if refuses and rendered.stack == "prod-west":
@@ -171,16 +171,16 @@ def test_a_dry_run_of_a_refused_rollout_has_its_exit_code_and_reason(
     monkeypatch.setattr("rollout.waves.command.lacks", lambda _, wanted: {stack.name: [] for stack, _ in wanted})
     monkeypatch.setattr("rollout.engines.helm.Helm.check", check)
     ended = roll("--dry-run")
-    assert ended.code == bool(says)
+    assert ended.code == bool(message)
     assert "1. canary\n" in ended.out
-    assert says or "west: nothing would change." in ended.out
-    assert says in ended.err
+    assert message or "west: nothing would change." in ended.out
+    assert message in ended.err
     assert ended.err.endswith("This was a dry run: nothing was changed.\n")
     assert doubles.order == []
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (("--resume", "--back"), "Remove --resume or --back"),
         (("--environment", "prd"), 'There is no environment prd. Did you mean "prod"?'),
@@ -189,9 +189,9 @@ def test_a_dry_run_of_a_refused_rollout_has_its_exit_code_and_reason(
     ],
 )
 def test_contradictory_options_are_refused_with_exit_code_two(
-    roll: Call, doubles: Doubles, tmp_path: Path, arguments: tuple[str, ...], says: str
+    roll: Call, doubles: Doubles, tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
-    assert says in roll(*arguments, code=2).err
+    assert message in roll(*arguments, code=2).err
     assert doubles.order == []
     assert not list(tmp_path.glob("rollout/*/0001"))
     assert not (tmp_path / "rollout" / "prd").exists(), "a slip of the pen leaves no folder"

@@ -337,7 +337,7 @@ def test_pulumi_waits_for_no_service_but_a_load_balancers_and_objects_are_the_sa
         options = pulumi_sdk.ResourceOptions(transformations=[without_service_waits])
         return evaluate(lambda: Environment("dev-lab", resolve(read.stacks[0], read.lock), options))
 
-    def told_of(objects: Sequence[Object]) -> set[tuple[str, str]]:
+    def annotated(objects: Sequence[Object]) -> set[tuple[str, str]]:
         return {
             (item["kind"], item["metadata"]["name"])
             for item in objects
@@ -346,10 +346,10 @@ def test_pulumi_waits_for_no_service_but_a_load_balancers_and_objects_are_the_sa
 
     objects = declared()
     services = {("Service", item["metadata"]["name"]) for item in objects if item["kind"] == "Service"}
-    assert told_of(objects) == services
+    assert annotated(objects) == services
     assert [clean(item) for item in objects] == [clean(item) for item in rendered.objects]
     edit("proxy:\n", "proxy:\n  exposure: {kind: load-balancer, sourceRanges: [10.0.0.0/8]}\n")
-    assert told_of(declared()) == services - {("Service", "inference-proxy")}
+    assert annotated(declared()) == services - {("Service", "inference-proxy")}
 
 
 # ---- waiting ----
@@ -387,9 +387,9 @@ def test_an_up_may_take_as_long_as_the_slowest_pool_pod_by_pod_and_five_minutes(
 @pytest.fixture
 def lacks(monkeypatch: Patch) -> list[list[str]]:
     """The missing workloads at each check, and at last none."""
-    looks: list[list[str]] = []
-    monkeypatch.setattr(watched, "lacking", lambda *_: looks.pop(0) if looks else [])
-    return looks
+    checks: list[list[str]] = []
+    monkeypatch.setattr(watched, "lacking", lambda *_: checks.pop(0) if checks else [])
+    return checks
 
 
 def test_existing_objects_are_awaited_until_they_are_ready(

@@ -65,7 +65,7 @@ def test_production_and_unknown_namespaces_refuse_objects_that_break_a_mandatory
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "reason"),
     [
         ("a: [", "standard input does not contain Kubernetes objects"),
         ("[" * 200, "nested too deeply"),
@@ -76,10 +76,10 @@ def test_production_and_unknown_namespaces_refuse_objects_that_break_a_mandatory
         ("{apiVersion: v1, kind: Namespace, metadata: {name: a}}", "contains no namespace of Tidegate"),
     ],
 )
-def test_input_without_objects_is_refused_with_a_reason(text: str | bytes, says: str) -> None:
+def test_input_without_objects_is_refused_with_a_reason(text: str | bytes, reason: str) -> None:
     result = guardrails(text)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert says in result.stderr
+    assert reason in result.stderr
 
 
 @pytest.mark.parametrize(("file", "why"), [("/nowhere.yaml", "No such file or directory"), ("/", "Is a directory")])

@@ -223,7 +223,7 @@ def of_kind(kind: str) -> list[Object]:
 
 
 @pytest.mark.parametrize(
-    ("objects", "name", "says"),
+    ("objects", "name", "parts"),
     [
         (stack_in("tidegate-prod", "prod", "west", "eks-old"), None, ["--cluster eks-old --stack prod-west"]),
         (of_kind("production"), "old-lab", ["old-lab is production"]),
@@ -235,13 +235,13 @@ def of_kind(kind: str) -> list[Object]:
     ids=["all are orphans", "production", "two of one name, as of two definitions", "brought up by no engine"],
 )  # fmt: skip
 def test_remaining_stacks_are_reported_with_the_command_that_takes_them_down(
-    call: Call, definition: Path, engine: Engine, there: Have, objects: list[Object], name: str | None, says: list[str]
+    call: Call, definition: Path, engine: Engine, there: Have, objects: list[Object], name: str | None, parts: list[str]
 ) -> None:  # fmt: skip
     there(*objects)
     where = ("--cluster", "kind-lab", "--stack", name) if name else ("--cluster", "eks-old")
     ended = call("down", definition, *where, code=2)
     assert engine.gone == []
-    assert all(part in ended.err for part in says), ended.err
+    assert all(part in ended.err for part in parts), ended.err
     if "production" in ended.err:
         call("down", definition, *where, "--yes", code=0)
         assert [name for name, *_ in engine.gone] == ["old-lab"]

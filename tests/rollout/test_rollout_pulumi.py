@@ -200,7 +200,7 @@ Resources:
 """How `pulumi up` ends where the API server refuses an object: its program, which still runs, ends with a traceback."""
 
 
-def says(text: str, folder: Path) -> str:
+def printing(text: str, folder: Path) -> str:
     (folder / "output").write_text(text, "utf-8")
     return PULUMI.format(output="").replace("printf 'error: \\n'", f"cat {folder / 'output'}")
 
@@ -211,7 +211,7 @@ def test_a_refusal_is_shown_without_the_traceback_that_it_ends_the_program_with(
     with pytest.raises(
         CommandError, match=r"^services small-main was refused: exceeded quota: tight, requested: count/"
     ):
-        up(says(REFUSED, tmp_path))
+        up(printing(REFUSED, tmp_path))
     shown = capsys.readouterr().out
     lines = REFUSED.splitlines()
     assert shown.splitlines() == [*lines[:3], *lines[4:9], *lines[25:]]
@@ -244,7 +244,7 @@ def test_a_traceback_behind_the_progress_of_the_program_is_not_shown_and_all_els
     lines = [line.replace(STACK, does.format("pulumi:pulumi:Stack tidegate-dev-lab ")) for line in BEHIND_PROGRESS]
     output = REFUSED.replace(one, "\n".join(lines))
     with pytest.raises(CommandError, match="refused: exceeded quota"):
-        up(says(output, tmp_path))
+        up(printing(output, tmp_path))
     shown = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line in shown] == [lines[at] for at in (2, 4, 10, 12)]
     assert not [line for line in shown if "File" in line or "Interrupt" in line or "^^" in line]
@@ -252,7 +252,7 @@ def test_a_traceback_behind_the_progress_of_the_program_is_not_shown_and_all_els
 
 def test_a_traceback_that_nothing_explains_is_shown_whole(up: Up, tmp_path: Path, capsys: Capsys) -> None:
     output = REFUSED.replace("is forbidden: exceeded quota", "is not to our liking").replace("\n\n", "\n")
-    assert up(says(output, tmp_path)) == 255
+    assert up(printing(output, tmp_path)) == 255
     assert sorted(capsys.readouterr().out.splitlines()) == sorted(output.splitlines())
 
 
@@ -279,7 +279,7 @@ def test_a_pulumi_that_is_new_enough_is_found(stand_in: StandIn, version: str) -
 
 
 @pytest.mark.parametrize(
-    ("script", "says"),
+    ("script", "reason"),
     [
         (b"#!/bin/sh\necho v3.218.9", "is Pulumi 3.218.9, but Tidegate needs 3.219.0 or later"),
         (b"#!/bin/sh\necho hello", 'does not work: `pulumi version`: "hello"'),
@@ -290,9 +290,9 @@ def test_a_pulumi_that_is_new_enough_is_found(stand_in: StandIn, version: str) -
     ],
     ids=range(6),
 )
-def test_an_unsuitable_pulumi_is_refused(stand_in: StandIn, script: bytes, says: str) -> None:
+def test_an_unsuitable_pulumi_is_refused(stand_in: StandIn, script: bytes, reason: str) -> None:
     stand_in(script)
-    with pytest.raises(CommandError, match=re.escape(says)):
+    with pytest.raises(CommandError, match=re.escape(reason)):
         pulumi_cli.find(2)
 
 
@@ -313,7 +313,7 @@ def test_a_stack_is_taken_down_without_a_change_of_its_configuration(definition:
     assert pulumi_cli.operate(found(), stack, definition, pulumi_cli.DESTROY) == 0
 
 
-ASKED = """#!/bin/sh
+QUERIED = """#!/bin/sh
 echo "$1 $2" >> "$0.calls"
 case "$1 $2" in
 "version "*) echo v3.260.0 ;;
@@ -328,7 +328,7 @@ def test_known_facts_about_a_new_stack_are_not_queried(
     definition: Path, stand_in: StandIn, tmp_path: Path, monkeypatch: Patch, is_configured: bool
 ) -> None:
     """Each query takes Pulumi half a second."""
-    program = stand_in(ASKED.encode())
+    program = stand_in(QUERIED.encode())
     monkeypatch.setattr(pulumi_cli, "PROJECT", tmp_path)
     cli, stack = found(), read_definition(definition).stacks[0]
     if is_configured:

@@ -122,15 +122,15 @@ def test_an_engines_output_is_shown_line_by_line_and_kept(bring: Bring, stand_in
 
 
 @pytest.mark.parametrize(
-    ("what", "says"),
+    ("what", "reason"),
     [
         ("fails", r"^stack prod-east is not up:\nexceeded quota: gpus$"),
         ("crashes", r"^run tidegate up .* \(exit code 9; .*logs/east\.log\)$"),
     ],
 )
-def test_why_an_engine_failed_arrives_in_full(bring: Bring, stand_in: Behave, what: str, says: str) -> None:
+def test_why_an_engine_failed_arrives_in_full(bring: Bring, stand_in: Behave, what: str, reason: str) -> None:
     stand_in(what)
-    with pytest.raises(CommandError, match=says):
+    with pytest.raises(CommandError, match=reason):
         bring()
 
 

@@ -48,10 +48,10 @@ def bring(
         repository.write_config(MODEL, plan.last)
 
 
-Says = tuple[tuple[int, ...], dict[str, int]]
+Content = tuple[tuple[int, ...], dict[str, int]]
 
 
-def says(text: str | None) -> Says:
+def content_of(text: str | None) -> Content:
     assert text is not None
     read = read_published(text)
     return read.served, read.aliases
@@ -60,7 +60,7 @@ def says(text: str | None) -> Says:
 C = "champion"
 Given = tuple[str | None, list[int], tuple[int, ...], int]
 """The alias, the published versions, those of the records, and the next one."""
-Planned = tuple[int | None, bool, Says, Says]
+Planned = tuple[int | None, bool, Content, Content]
 """The old version, whether the new one is fresh, and the versions in both configurations."""
 
 
@@ -85,7 +85,7 @@ def test_old_and_new_serve_until_the_calls_move(repository: Repository, given: G
     for each in came:
         bring(repository, where, each, had(*range(1, each)))
     plan = make_plan(where, repository, number, CONFIG, had(*recorded))
-    assert (plan.old, plan.fresh, says(plan.first), says(plan.last)) == planned
+    assert (plan.old, plan.fresh, content_of(plan.first), content_of(plan.last)) == planned
     if recorded == (1, 2) or number != plan.old:
         assert plan.before == plan.now
     if number == plan.old:
@@ -111,14 +111,14 @@ def test_versions_in_the_definition_stay(repository: Repository) -> None:
     bring(repository, where, 1, had())
     bring(repository, where, 2, had(1))
     bring(repository, where, 3, had(1, 2))
-    assert says(make_plan(where, repository, 4, CONFIG, had(1, 2, 3)).last) == ((1, 2, 3, 4), {})
+    assert content_of(make_plan(where, repository, 4, CONFIG, had(1, 2, 3)).last) == ((1, 2, 3, 4), {})
 
 
 def test_an_alias_that_no_definition_has_goes_with_its_version(repository: Repository) -> None:
     bring(repository, target(alias="former"), 1, had())
     bring(repository, target(alias="champion"), 2, had(1))
     bring(repository, target(alias="champion"), 3, had(1, 2))
-    assert says(repository.config(MODEL)) == ((2, 3), {"champion": 3})
+    assert content_of(repository.config(MODEL)) == ((2, 3), {"champion": 3})
 
 
 @pytest.mark.parametrize("alias", ["champion", None])
@@ -130,7 +130,7 @@ def test_a_rollback_returns_to_the_state_before_the_killed_run(repository: Repos
     for number in (2, 3):  # the same version again, or another one
         again = make_plan(where, repository, number, CONFIG, had(1))
         assert (again.old, again.fresh) == (1, True)
-        assert says(again.before) == ((1,), {} if alias is None else {alias: 1})
+        assert content_of(again.before) == ((1,), {} if alias is None else {alias: 1})
         assert again.before == clean
 
 
@@ -158,7 +158,7 @@ def test_an_alias_in_a_withdrawn_configuration_is_ignored(repository: Repository
     bring(repository, where, 1, had())
     repository.withdraw(MODEL)
     plan = make_plan(where, repository, 2, CONFIG, had())
-    assert (plan.old, says(plan.first), says(plan.last)) == (None, ((2,), {}), ((2,), {"champion": 2}))
+    assert (plan.old, content_of(plan.first), content_of(plan.last)) == (None, ((2,), {}), ((2,), {"champion": 2}))
 
 
 def test_a_model_that_tidegate_did_not_publish_stays_unchanged(repository: Repository, tmp_path: Path) -> None:

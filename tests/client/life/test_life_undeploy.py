@@ -43,10 +43,10 @@ def test_a_directory_of_two_data_planes_is_removed_when_neither_loads_from_it(li
         def whereabouts(self, model: str, **how: Any) -> Whereabouts:
             assert (self.repository / model).exists() or not self.places
             message = super().whereabouts(model, **how)
-            self.places = () if next(looks) else self.places
+            self.places = () if next(answers) else self.places
             return message
 
-    looks = chain([False, False], repeat(True))
+    answers = chain([False, False], repeat(True))
     _, both = known(plane("east", dataset("a")), plane("west", dataset("a")))
     west = Loading(life.models)
     proxies: Any = {"http://east": life.answers, "http://west": west}

@@ -62,8 +62,8 @@ def test_a_file_holds_the_request_alone_or_with_its_outputs() -> None:
     assert read_golden(whole.canonical(), "g.json") == whole
     assert read_golden(json.dumps(REQUEST), "g.json") == Golden(request=REQUEST)
     assert whole.digest() != Golden(request=REQUEST).digest()
-    only_asked_for = REQUEST | {"outputs": [{"name": "OUT"}]}
-    assert read_golden(json.dumps(only_asked_for), "g.json").request == only_asked_for
+    with_outputs = REQUEST | {"outputs": [{"name": "OUT"}]}
+    assert read_golden(json.dumps(with_outputs), "g.json").request == with_outputs
 
 
 def test_a_request_without_inputs_is_refused_before_it_is_sent() -> None:

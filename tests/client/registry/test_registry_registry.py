@@ -82,8 +82,8 @@ def test_runs_versions_and_tags_are_those_that_domino_reads(world: World, tmp_pa
     assert child.data.params == named
     (context,) = world.keys(f"{child.info.run_id}/artifacts/model/artifacts/model_context.json")
     message = json.loads(world.store.client().get_object(Bucket="models", Key=context)["Body"].read())
-    model_said = {"inference_server_name": "preload", "model_name": "tagged", "model_version": "1"}
-    assert message == {"parent_run_id": version.run_id} | model_said
+    of_model = {"inference_server_name": "preload", "model_name": "tagged", "model_version": "1"}
+    assert message == {"parent_run_id": version.run_id} | of_model
     assert not [key for key in world.keys("") if key.endswith((".pkl", ".pickle"))]
 
 

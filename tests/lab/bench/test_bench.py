@@ -59,14 +59,14 @@ def test_figures_are_rounded_and_missing_ones_are_marked_in_the_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "line"),
     [
         (ProcessError("it ended"), "NOT MEASURED: DAYS (it ended)"),
         (CannotBeHadError("no Triton"), "NOT MEASURED: DAYS (A PROGRAM CANNOT RUN HERE: no Triton)"),
     ],
 )
 def test_a_part_that_cannot_be_measured_here_is_named_and_the_others_are_measured(
-    error: Exception, said: str, capsys: pytest.CaptureFixture[str]
+    error: Exception, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def not_here() -> Figures:
         raise error
@@ -74,7 +74,7 @@ def test_a_part_that_cannot_be_measured_here_is_named_and_the_others_are_measure
     parts: dict[str, Callable[[], Figures]] = {"days": not_here, "simulated": lambda: FOUND["simulated"]}
     assert report.measure(EVICTION, parts) == FOUND
     text = capsys.readouterr().err
-    assert said in text
+    assert line in text
     assert "lost_vs_simple_days" in text
 
 

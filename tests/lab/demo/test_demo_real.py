@@ -180,9 +180,9 @@ def panels_of(prometheus: str) -> Iterator[tuple[Any, list[Any]]]:
     """Yield panels of the dashboard Slice, with what this Prometheus returns for their queries."""
     for panel in (each for each in Dashboard("slice").panels if each["title"] in PANELS):
         span = {"start": f"{time.time() - SHOWN_SECONDS:.0f}", "end": f"{time.time():.0f}", "step": "1"}
-        asked = [{"query": query_of(each["expr"], rate="10s")} | span for each in panel["targets"]]
+        queries = [{"query": query_of(each["expr"], rate="10s")} | span for each in panel["targets"]]
         url = f"{prometheus}/api/v1/query_range"
-        yield panel, [urllib3.request("GET", url, fields=each).json()["data"]["result"] for each in asked]
+        yield panel, [urllib3.request("GET", url, fields=each).json()["data"]["result"] for each in queries]
 
 
 def test_ctrl_c_ends_it_and_logs_stay(shown: Shown) -> None:

@@ -28,8 +28,8 @@ def test_a_package_is_unpacked_once_and_its_program_runs_but_nothing_is_installe
     found = debian.unpacked(PACKAGE)
     program, environment = found.path(PROGRAM), found.environment()
     assert own_cache in program.parents
-    said = subprocess.run([program], capture_output=True, text=True, env=environment, timeout=20)
-    assert said.stdout == "Hello, world!\n"
+    done = subprocess.run([program], capture_output=True, text=True, env=environment, timeout=20)
+    assert done.stdout == "Hello, world!\n"
     assert STATUS.read_bytes() == before
     assert "nothing is installed" in capsys.readouterr().err
     # Unpacked files are found before installed ones.
@@ -45,10 +45,10 @@ def test_a_package_is_unpacked_once_and_its_program_runs_but_nothing_is_installe
 def test_an_unknown_package_is_refused_by_name_with_apts_output(own_cache: Path) -> None:
     with pytest.raises(ToolError) as raised:
         debian.unpacked("there-is-no-such-package")
-    said = str(raised.value)
-    assert "downloading the Debian packages there-is-no-such-package failed: exit code 100" in said
-    assert "Unable to locate package there-is-no-such-package" in said
-    assert "way out: " in said
+    message = str(raised.value)
+    assert "downloading the Debian packages there-is-no-such-package failed: exit code 100" in message
+    assert "Unable to locate package there-is-no-such-package" in message
+    assert "way out: " in message
     assert not [path for path in (own_cache / "debian").iterdir() if path.is_dir()], "nothing half-made stays"
 
 

@@ -192,7 +192,7 @@ def rename(tree: Object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "kind", "grave", "says"),
+    ("before", "after", "kind", "grave", "parts"),
     [
         (as_it_is, lambda: as_it_is(shift), "model", False, ["100 % to version 9"]),
         (as_it_is, lambda: as_it_is(move), "server", True, ["elsewhere"]),
@@ -206,11 +206,11 @@ def rename(tree: Object) -> None:
          "models that no longer fit together", "and that fit again", "a new version of a language model"],
 )  # fmt: skip
 def test_the_effect_of_a_change_on_callers_is_shown(
-    before: Any, after: Any, kind: str, grave: bool, says: list[str] | None
+    before: Any, after: Any, kind: str, grave: bool, parts: list[str] | None
 ) -> None:
     found = [one for (of, _), one in notices(before(), after()).items() if of == kind]
-    assert bool(found) == (says is not None)
-    assert any(one.grave == grave and all(part in one.what for part in says or ()) for one in found) == bool(found)
+    assert bool(found) == (parts is not None)
+    assert any(one.grave == grave and all(part in one.what for part in parts or ()) for one in found) == bool(found)
 
 
 def inventory(*cuts: tuple[int, str]) -> Object:

@@ -97,17 +97,17 @@ def test_only_white_space_within_json_is_a_change_too_and_hides_its_secrets() ->
 
 
 @pytest.mark.parametrize(
-    ("names", "tell"),
+    ("names", "expected"),
     [
         ("password DB_PASSWD x-api-key apiKey HF_TOKEN AWS_SECRET_ACCESS_KEY clientSecret Cookie DB_PASS", True),
         ("HOME keyboard TOKENIZER_PATH passenger pass_through AZURE_STORAGE_AUTH_TYPE", False),
     ],
 )
-def test_names_of_secrets_and_other_names(names: str, tell: bool) -> None:
-    assert {name: telling(name) for name in names.split()} == dict.fromkeys(names.split(), tell)
+def test_names_of_secrets_and_other_names(names: str, expected: bool) -> None:
+    assert {name: telling(name) for name in names.split()} == dict.fromkeys(names.split(), expected)
 
 
-LOOKS = {
+EXAMPLES = {
     "a private key": ("-----BEGIN RSA PRIVATE KEY-----\nMIIabc\n-----END RSA PRIVATE KEY-----", "MIIabc"),
     "an AWS access key": ("AKIA" + "A1B2" * 4,) * 2,
     "a GitHub token": ("ghp_" + "a1B2c3" * 6,) * 2,
@@ -126,13 +126,13 @@ LOOKS = {
 
 
 def test_every_look_that_the_guardrail_knows_is_tried_here() -> None:
-    assert list(LOOKS) == [name for name, _ in KNOWN]
+    assert list(EXAMPLES) == [name for name, _ in KNOWN]
 
 
 @pytest.mark.parametrize(
     ("text", "secret"),
     [
-        *LOOKS.values(),
+        *EXAMPLES.values(),
         ("sk-" + "a1B2" * 8,) * 2,
         ("https://a.test/x?sig=a1B2c3D4e5F6g7H8", "a1B2c3D4e5F6g7H8"),
         ("host=db user=x pass=sesame", "sesame"),

@@ -42,7 +42,7 @@ SPELT_OUT = {"Toleration.operator"}
 """Keys with a default in the components: the objects are the same with and without it."""
 
 
-class Looked:
+class Example:
     def __init__(self, tree: Any) -> None:
         self.tree, self.definition, self.changes = tree, read(tree), [*changes(tree)]
         self.stacks = {stack.name: stack for stack in self.definition.stacks}
@@ -74,9 +74,9 @@ class Looked:
 
 
 @cache
-def rich() -> dict[str, Looked]:
+def rich() -> dict[str, Example]:
     files = [Path("stacks/inference.yaml"), *sorted(Path("tests/definitions").glob("*.yaml"))]
-    return {path.stem: Looked(yaml.safe_load(path.read_text("utf-8"))) for path in files}
+    return {path.stem: Example(yaml.safe_load(path.read_text("utf-8"))) for path in files}
 
 
 def meant(stack: Stack, definition: Definition) -> tuple[Any, ...]:
@@ -149,10 +149,10 @@ def test_resolving_keeps_every_key_of_what_becomes_arguments() -> None:
 
 
 def test_keys_without_another_object_are_rendered_with_the_namespace() -> None:
-    for looked in (rich()["inference"], rich()["everything"]):
-        for stack in looked.stacks.values():
-            (namespace,) = (item for item in looked.objects(stack.name) if item["kind"] == "Namespace")
-            wanted = resolve(stack, looked.definition.lock).namespace.annotations
+    for example in (rich()["inference"], rich()["everything"]):
+        for stack in example.stacks.values():
+            (namespace,) = (item for item in example.objects(stack.name) if item["kind"] == "Namespace")
+            wanted = resolve(stack, example.definition.lock).namespace.annotations
             assert wanted.items() <= namespace["metadata"]["annotations"].items()
             assert '"wave"' in wanted["tidegate.dev/definition"]
 
@@ -161,19 +161,19 @@ def test_keys_without_another_object_are_rendered_with_the_namespace() -> None:
 @given(st.data())
 def test_no_leaf_of_any_definition_changes_in_silence(data: st.DataObject) -> None:
     is_rich = data.draw(st.booleans())
-    looked = data.draw(st.sampled_from([*rich().values()])) if is_rich else Looked(data.draw(definition_trees()))
-    change = data.draw(st.sampled_from(looked.changes))
-    assert looked.outcome(change) != "silent", change
+    example = data.draw(st.sampled_from([*rich().values()])) if is_rich else Example(data.draw(definition_trees()))
+    change = data.draw(st.sampled_from(example.changes))
+    assert example.outcome(change) != "silent", change
 
 
 @pytest.mark.thorough
 def test_no_key_of_the_schema_changes_in_silence() -> None:
     """Change each key until previews have shown it, or until there is no other value."""
     found: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for looked in sorted(rich().values(), key=lambda each: len(each.stacks)):  # faster to render, so first
-        for change in looked.changes:
+    for example in sorted(rich().values(), key=lambda each: len(each.stacks)):  # faster to render, so first
+        for change in example.changes:
             if not found[change[2]]["shown"]:
-                outcome = looked.outcome(change)
+                outcome = example.outcome(change)
                 assert outcome != "silent", change
                 found[change[2]][outcome] += 1
     assert keys() <= found.keys()
@@ -185,18 +185,18 @@ def test_no_key_of_the_schema_changes_in_silence() -> None:
 def test_two_changes_are_refused_or_both_count_or_a_finding_reports_the_one_without_effect(data: st.DataObject) -> None:
     """No pair of keys causes a traceback or contradictory findings. If a change counts alone, but not together with
     another one, a finding must report that it has no effect."""
-    looked = data.draw(st.sampled_from([*rich().values()]))
+    example = data.draw(st.sampled_from([*rich().values()]))
     keyed: dict[str, list[Change]] = {}
-    for change in looked.changes:
+    for change in example.changes:
         keyed.setdefault(change[2], []).append(change)
     pair = [data.draw(st.sampled_from(keyed[data.draw(st.sampled_from([*keyed]))])) for _ in range(2)]
     one, two = sorted(pair, key=lambda change: [str(step).zfill(3) for step in change[0]], reverse=True)
     assume(one[0][: len(two[0])] != two[0][: len(one[0])])
     assume(one[2] != two[2] or one[0][0] == two[0][0])  # an overlay's value is merged into the base's
-    alone = [findings(changed(looked.tree, *each[:2])) for each in (one, two)]
-    both, reports = findings(changed(changed(looked.tree, *one[:2]), *two[:2]))
+    alone = [findings(changed(example.tree, *each[:2])) for each in (one, two)]
+    both, reports = findings(changed(changed(example.tree, *one[:2]), *two[:2]))
     assert not contradictions(reports), pair
-    before = [meant(stack, looked.definition) for stack in looked.stacks.values()]
+    before = [meant(stack, example.definition) for stack in example.stacks.values()]
     known = {(each.path, each.what) for _, some in alone for each in some}
     for (meaning, _), (other, _) in (alone, alone[::-1]):
         has_lost_its_effect = meaning not in (before, None) and both is not None and both == other

@@ -86,7 +86,7 @@ PACKED = CONFIG + 'parameters {\n key: "EXECUTION_ENV_PATH"\n value { string_val
 INSIDE = PACKED % "$$TRITON_MODEL_DIRECTORY/env.tar.gz"
 HALF = {"1/weights": "", "2/model.py": MODEL}
 LACKS = "1: error: model.py is missing"
-SAID: tuple[tuple[str, Files | None, dict[str, Any], tuple[str, ...]], ...] = (
+FINDINGS: tuple[tuple[str, Files | None, dict[str, Any], tuple[str, ...]], ...] = (
     (ARCHITECTURES + TENSORS, {"1/h100.plan": ""}, {"backends": {"tensorrt"}}, ()),
     (f'backend: "own"\n{TENSORS}', {"1/libtriton_own.so": ""}, {"backends": {"python"}}, ()),
     ('backend: "python"', {"1/model.py": COMPLETING}, {}, ()),
@@ -131,7 +131,7 @@ SAID: tuple[tuple[str, Files | None, dict[str, Any], tuple[str, ...]], ...] = (
 )
 
 
-@pytest.mark.parametrize(("config", "files", "options", "expected"), SAID)
+@pytest.mark.parametrize(("config", "files", "options", "expected"), FINDINGS)
 def test_a_check_has_exactly_these_findings(
     tmp_path: Path,
     config: str,

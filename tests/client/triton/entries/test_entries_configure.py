@@ -14,7 +14,7 @@ BATCHED = Reading(
 )  # fmt: skip
 FIXED = Reading(config_of("onnxruntime"), (), (Tensor("x", "FP32", (1, 3)),), (Tensor("y", "FP32", (-1, 2)),))
 SCALAR = Reading(config_of("onnxruntime"), (), (Tensor("x", "FP32", ()),), (Tensor("y", "FP32", (1,)),))
-UNTOLD = Reading(config_of("python"), missing="nobody knows")
+UNKNOWN = Reading(config_of("python"), missing="nobody knows")
 
 
 def parsed(text: str) -> Any:
@@ -42,7 +42,7 @@ def parsed(text: str) -> Any:
             'input { name: "n" data_type: TYPE_INT64 dims: 7 } output { name: "y" data_type: TYPE_FP16 dims: 2 }'
         ),
         (
-            UNTOLD, {"inputs": ["a:b:fp32:3,-1"], "outputs": ["y:STRING:[3]"]},
+            UNKNOWN, {"inputs": ["a:b:fp32:3,-1"], "outputs": ["y:STRING:[3]"]},
             'backend: "python" input { name: "a:b" data_type: TYPE_FP32 dims: [3, -1] } '
             'output { name: "y" data_type: TYPE_STRING dims: 3 }'
         ),
@@ -59,13 +59,13 @@ def test_files_and_options_give_one_configuration(reading: Reading, options: dic
         (FIXED, {"max_batch_size": 8}, "'x' is FP32 [1, 3]"),
         (SCALAR, {}, "is a scalar"),
         (BATCHED, {"inputs": ["xx::3"]}, "did you mean x"),
-        (UNTOLD, {"inputs": ["x:FP32:3"]}, "nobody knows\n  do: add --input NAME:TYPE:DIMS"),
-        (UNTOLD, {"inputs": ["x::3"], "outputs": ["y:FP32:3"]}, "--input x:TYPE:DIMS"),
-        (UNTOLD, {"inputs": ["image"]}, "NAME:TYPE:DIMS"),
-        (UNTOLD, {"inputs": [":FP32:3"]}, "NAME:TYPE:DIMS"),
-        (UNTOLD, {"inputs": ["a:FP31:3"]}, "mean FP32?"),
-        (UNTOLD, {"inputs": ["a:FP32:0"]}, "are not dimensions"),
-        (UNTOLD, {"inputs": ["a:FP32:3x4"]}, "are not dimensions"),
+        (UNKNOWN, {"inputs": ["x:FP32:3"]}, "nobody knows\n  do: add --input NAME:TYPE:DIMS"),
+        (UNKNOWN, {"inputs": ["x::3"], "outputs": ["y:FP32:3"]}, "--input x:TYPE:DIMS"),
+        (UNKNOWN, {"inputs": ["image"]}, "NAME:TYPE:DIMS"),
+        (UNKNOWN, {"inputs": [":FP32:3"]}, "NAME:TYPE:DIMS"),
+        (UNKNOWN, {"inputs": ["a:FP31:3"]}, "mean FP32?"),
+        (UNKNOWN, {"inputs": ["a:FP32:0"]}, "are not dimensions"),
+        (UNKNOWN, {"inputs": ["a:FP32:3x4"]}, "are not dimensions"),
     ],
 )
 def test_contradictory_or_invalid_settings_are_refused(reading: Reading, options: dict[str, Any], message: str) -> None:

@@ -101,7 +101,7 @@ def test_all_unknown_names_are_reported_together_with_the_nearest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "what"),
     [
         ("memory_pool_byte_size: 1", "--pinned-memory-pool-byte-size"),
         ("preferred_batch_size: 4", "dynamic_batching"),
@@ -110,9 +110,9 @@ def test_all_unknown_names_are_reported_together_with_the_nearest() -> None:
         ("control_input { }", "sequence_batching"),
     ],
 )
-def test_a_field_in_the_wrong_place_is_reported_with_the_right_one(text: str, says: str) -> None:
+def test_a_field_in_the_wrong_place_is_reported_with_the_right_one(text: str, what: str) -> None:
     (problem,) = read_config(text).problems
-    assert says in problem.why + problem.do
+    assert what in problem.why + problem.do
 
 
 def test_texts_of_any_size_are_read_once_and_broken_ones_end_early() -> None:

@@ -38,18 +38,18 @@ class Polling:
         """Wait until Triton has seen the current repository and finished the loads. Triton loads all changes before
         the next poll. So after two successive changes of one model were seen, all before the first are done."""
         for _ in range(2):
-            before = self._looks()
+            before = self._polls()
             config = self.root / CANARY / "config.pbtxt"
             # A new file of the same name with the same content.
             shutil.copyfile(config, self.staging / "canary")
             (self.staging / "canary").rename(config)
-            self.server.process.wait_until(partial(self._looked, before), SECONDS)
+            self.server.process.wait_until(partial(self._has_polled, before), SECONDS)
 
-    def _looks(self) -> int:
+    def _polls(self) -> int:
         return self.log.count(f'loading: {CANARY}:1"')
 
-    def _looked(self, before: int) -> bool:
-        return self._looks() > before
+    def _has_polled(self, before: int) -> bool:
+        return self._polls() > before
 
     def ask(self, model: str, version: int | str = "") -> Answer:
         """Call a model. Raises InferenceServerException if the call is refused."""

@@ -66,25 +66,25 @@ class _Open(Placeholder):
         narrowed = placeholder(recording, Value(value.expression, test))
         return recording.branch(condition, lambda: make(narrowed), otherwise)
 
-    def asked(self, question: str, other: Any = None) -> Any:
+    def apply(self, helper: str, other: Any = None) -> Any:
         """Record a value that is computed from this one."""
         it, value = enclosed(self._value.known), self._value
-        if question == "present":
+        if helper == "present":
             made = Value(f"not (empty {it})" if value.there == it else value.there, bool)
-        elif question == "needed":
+        elif helper == "needed":
             made = Value(f"required {go_text(other)} {it}", value.kind)
-        elif question == "equals":
+        elif helper == "equals":
             made = Value(f"eq {it} {go_text(other)}", bool)
-        elif question == "total":
+        elif helper == "total":
             made = Value(f"add {it} {other}", int)
-        elif question == "replaced":
+        elif helper == "replaced":
             made = Value(f"replace {' '.join(map(go_text, other))} {it}", str)
-        elif question == "in_bytes":
+        elif helper == "in_bytes":
             made = Value(self._in_bytes(it), int)
-        elif question == "share_of":
+        elif helper == "share_of":
             part, parts = other
             made = Value(f"div (mul ({self._in_bytes(it)}) {part}) {parts}", int)
-        elif question == "sum_of":
+        elif helper == "sum_of":
             both = f"add ({self._in_bytes(it)}) ({self._bytes_of(other)}) {2**20 - 1}"
             made = Value(f'printf "%dMi" (div ({both}) {2**20})', str)
         else:

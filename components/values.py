@@ -38,7 +38,7 @@ class Placeholder:
     """Record a loop over keys and values."""
     choice: Any
     """Record a branch: on the presence of a value (None), on its truth (True), or on its class."""
-    asked: Any
+    apply: Any
     """Record a value computed from this one by the helper of that name."""
 
 
@@ -142,13 +142,13 @@ def none_if_empty(values: Any) -> Any:
 
 def present(value: Any) -> bool:
     """Return whether a value is not None."""
-    return cast("bool", value.asked("present")) if isinstance(value, Placeholder) else value is not None
+    return cast("bool", value.apply("present")) if isinstance(value, Placeholder) else value is not None
 
 
 def needed(value: Item | None, why: str) -> Item:
     """Return a value that is required here. Raises ValueError, or stops Helm, if it is None."""
     if isinstance(value, Placeholder):
-        return cast("Item", value.asked("needed", why))
+        return cast("Item", value.apply("needed", why))
     if value is None:
         raise ValueError(why)
     return value
@@ -156,42 +156,42 @@ def needed(value: Item | None, why: str) -> Item:
 
 def equals(value: Item, other: Item) -> bool:
     """Return whether a value equals a constant."""
-    return cast("bool", value.asked("equals", other)) if isinstance(value, Placeholder) else value == other
+    return cast("bool", value.apply("equals", other)) if isinstance(value, Placeholder) else value == other
 
 
 def total(number: int, other: int) -> int:
     """Return the sum of a number and a constant."""
-    return cast("int", number.asked("total", other)) if isinstance(number, Placeholder) else number + other
+    return cast("int", number.apply("total", other)) if isinstance(number, Placeholder) else number + other
 
 
 def quotient(number: int, divisor: int) -> int:
     """Return a number divided by a constant, rounded up."""
     if isinstance(number, Placeholder):
-        return cast("int", number.asked("quotient", divisor))
+        return cast("int", number.apply("quotient", divisor))
     return -(-number // divisor)
 
 
 def replaced(text: str, old: str, new: str) -> str:
     """Return a text in which every `old` is replaced."""
-    return cast("str", text.asked("replaced", (old, new))) if isinstance(text, Placeholder) else text.replace(old, new)
+    return cast("str", text.apply("replaced", (old, new))) if isinstance(text, Placeholder) else text.replace(old, new)
 
 
 def in_bytes(quantity: str) -> int:
     """Return a quantity of memory or storage, such as 2Gi, in bytes."""
-    return cast("int", quantity.asked("in_bytes")) if isinstance(quantity, Placeholder) else byte_count(quantity)
+    return cast("int", quantity.apply("in_bytes")) if isinstance(quantity, Placeholder) else byte_count(quantity)
 
 
 def share_of(quantity: str, part: int, parts: int) -> int:
     """Return the fraction `part / parts` of a quantity, in whole bytes."""
     if isinstance(quantity, Placeholder):
-        return cast("int", quantity.asked("share_of", (part, parts)))
+        return cast("int", quantity.apply("share_of", (part, parts)))
     return byte_count(quantity) * part // parts
 
 
 def sum_of(quantity: str, other: str) -> str:
     """Return the sum of two quantities of memory or storage, in mebibytes, rounded up."""
     if isinstance(quantity, Placeholder):
-        return cast("str", quantity.asked("sum_of", other))
+        return cast("str", quantity.apply("sum_of", other))
     return f"{quotient(byte_count(quantity) + byte_count(other), 2**20)}Mi"
 
 

@@ -37,7 +37,7 @@ _ENFORCERS = (
 _SCALER = "--field-selector=metadata.name=cluster-autoscaler-status"  # Written by Kubernetes' own autoscaler.
 _FORBIDDEN = re.compile(r'([\w.]+)(?: "([^"]+)")? is forbidden')
 
-Asked = Sequence[tuple[Stack, Sequence[KubernetesObject]]]
+Wanted = Sequence[tuple[Stack, Sequence[KubernetesObject]]]
 """Stacks of one cluster, with their objects."""
 
 
@@ -56,10 +56,10 @@ def print_missing(path: Path, context: str, only: str | None, seen: CommandRepor
         raise CommandError(f"{', '.join(hard)} would not start. Nothing was changed.")
 
 
-def ensure_ready(context: str, asked: Asked, *, keep_going: bool = False) -> None:
+def ensure_ready(context: str, wanted: Wanted, *, keep_going: bool = False) -> None:
     """Raise CommandError if something of these stacks would never start. Print other missing prerequisites. With
     `keep_going`, print all of them and raise nothing."""
-    found = lacks(Kubectl(context), asked)
+    found = lacks(Kubectl(context), wanted)
     every = dict.fromkeys(lack for of_stack in found.values() for lack in of_stack)
     for lack in every:
         if keep_going or not lack.hard:
@@ -70,12 +70,12 @@ def ensure_ready(context: str, asked: Asked, *, keep_going: bool = False) -> Non
         raise CommandError("\n".join([what, *(str(lack) for lack in every if lack.hard), do]))
 
 
-def lacks(kube: Kubectl, asked: Asked) -> dict[str, list[MissingPrerequisite]]:
+def lacks(kube: Kubectl, wanted: Wanted) -> dict[str, list[MissingPrerequisite]]:
     """Return the missing prerequisites of each stack, hard ones first. Raise CommandError if a query fails."""
-    needs = {stack.name: needs_of(objects) for stack, objects in asked}
+    needs = {stack.name: needs_of(objects) for stack, objects in wanted}
     known = kube.kinds()
     named = [need for found in needs.values() for need in found if (need.version, need.kind) in known]
-    named += [Prerequisite("v1", "Namespace", stack.namespace, "", "") for stack, _ in asked]
+    named += [Prerequisite("v1", "Namespace", stack.namespace, "", "") for stack, _ in wanted]
     wide = ["nodes", "daemonsets.apps", *(["csinodes"] if any(need.kind == "CSIDriver" for need in named) else [])]
     columns = "custom-columns=:.kind,:.metadata.namespace,:.metadata.name"
     with ThreadPoolExecutor(2) as beside:
@@ -86,7 +86,7 @@ def lacks(kube: Kubectl, asked: Asked) -> dict[str, list[MissingPrerequisite]]:
     there = {tuple("" if part == "<none>" else part for part in line.split()) for line in out.splitlines()}
     cluster = _Cluster(kube, known, there, json.loads(listing or "{}").get("items", []), [*refused, *unseen])
     found = {}
-    for stack, objects in asked:
+    for stack, objects in wanted:
         every = [*cluster.of_version(server["minor"]), *cluster.of_kinds(objects), *cluster.of_needs(needs[stack.name])]
         every += [*cluster.of_pods(objects), *cluster.of_network(), *cluster.not_seen()]
         found[stack.name] = sorted(every, key=lambda lack: not lack.hard)

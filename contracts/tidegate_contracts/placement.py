@@ -45,12 +45,12 @@ def next_ask(replicas: int, refusals: Sequence[NotNow]) -> tuple[int, float | No
     a request that waits. Of those within a second, the best replica gets it. If a replica is loading the model for
     longer than its callers wait, no further one gets a request. It would take as long, and evict other models.
     """
-    asked = len(refusals)
+    tried = len(refusals)
     if refusals and refusals[-1].reason == State.LOADING:
         return None
-    if asked < replicas:
-        return asked, 0.0 if replicas > 1 else None
-    if 1 < replicas == asked and not (soonest := min(refusals)).silent:
+    if tried < replicas:
+        return tried, 0.0 if replicas > 1 else None
+    if 1 < replicas == tried and not (soonest := min(refusals)).silent:
         latest = soonest._replace(retry_after=soonest.retry_after + ALIKE_SECONDS)
         return next(place for place, each in enumerate(refusals) if each <= latest), None
     return None

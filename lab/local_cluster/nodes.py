@@ -185,7 +185,7 @@ def nodes_of(plane: DataPlane, stacks: Iterable[Stack] = ()) -> list[KubernetesO
         for _ in range(min(group.nodes, MOST_NODES)):
             number += 1
             found += nodes_of_group(f"{plane.made_as}-gpu-{number}", group, pools)
-    labels = _asked_for(pool for pool in pools if isinstance(pool.placement, CpuPlacement))
+    labels = _selected_labels(pool for pool in pools if isinstance(pool.placement, CpuPlacement))
     for stack in stacks:
         labels = {**stack.platform.proxy.node_selector, **labels}
         for server in stack.platform.servers:
@@ -199,7 +199,7 @@ def nodes_of_group(name: str, group: GpuNodes, pools: Iterable[Pool]) -> Iterato
     these pools rely on. Without such pools, they have what the usual programs publish."""
     product, kinds = group.product, {kind for kind, _ in inventory([group])}
     theirs = [pool for pool in pools if getattr(pool.placement, "product", None) in (None, product)]
-    labels = _asked_for(pool for pool in theirs if not isinstance(pool.placement, CpuPlacement))
+    labels = _selected_labels(pool for pool in theirs if not isinstance(pool.placement, CpuPlacement))
     placements = [pool.placement for pool in theirs if device(pool.placement) in kinds]
     usual = {DRA_DRIVER} if group.strategy == "dra" else {PLUGIN, DISCOVERY}
     programs = frozenset[str]().union(*map(relies_on, placements)) or usual
@@ -229,7 +229,7 @@ def _complete(name: str, group: GpuNodes, renamed: bool, labels: Labels) -> Iter
         yield resource_slice(name, product, gpus)
 
 
-def _asked_for(pools: Iterable[Pool]) -> dict[str, str]:
+def _selected_labels(pools: Iterable[Pool]) -> dict[str, str]:
     """Return the labels with which pools select their nodes."""
     labels: dict[str, str] = {}
     for pool in pools:

@@ -11,7 +11,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from rollout.tools.cache import cache_root, digest, once, say
+from rollout.tools.cache import cache_root, digest, once, report
 from rollout.tools.running import ToolError, run
 
 DOWNLOAD_SECONDS = 10 * 60
@@ -76,7 +76,7 @@ def _release() -> str:
 
 
 def _unpack(packages: list[str], partial: Path) -> None:
-    say(f"unpacking the Debian packages {', '.join(packages)} into the cache (nothing is installed) …")
+    report(f"unpacking the Debian packages {', '.join(packages)} into the cache (nothing is installed) …")
     scratch = partial.parent
     archives = scratch / "archives"
     (archives / "partial").mkdir(parents=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lab.tools.programs import FOLDER as LAB
 from rollout.tools import gotoolchain, pins
-from rollout.tools.cache import cache_root, digest, once, say
+from rollout.tools.cache import cache_root, digest, once, report
 from rollout.tools.running import ToolError, run
 
 FOLDER = LAB / "modules"
@@ -82,7 +82,7 @@ def version(name: str) -> str:
 
 
 def _copy(source: Source, folder: Path, partial: Path) -> None:
-    say(f"fetching the files of {source.module} {version(source.name)} (usually a few seconds) …")
+    report(f"fetching the files of {source.module} {version(source.name)} (usually a few seconds) …")
     root = _download(source, folder.with_name(f"{source.name}.log")) / source.root
     files = [
         file

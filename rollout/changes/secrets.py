@@ -13,7 +13,7 @@ from typing import Any
 from tidegate_contracts.credentials import MASK, masked
 
 # A name of environment variables, arguments, headers and files: `API_KEY`, `--db-password`, `X-Auth-Token`, `apiKey`.
-_TELLING = re.compile(
+_SECRET_NAME = re.compile(
     r"(?i:pass(?:word|wd|phrase)|secret|token(?!i[sz])|credential)"
     r"|(?:^|[-_.]|(?<=[a-z])(?=[A-Z]))(?i:(?:[a-z]+[-_.]?)?keys?|pwd|authorization|cookies?)"
     r"(?:$|[-_.]|(?<=[a-z])(?=[A-Z]))"
@@ -75,16 +75,16 @@ def hidden_text(text: str) -> str:
 
 
 def _assigned(found: re.Match[str]) -> str:
-    if not telling(found["name"]) or _REFERENCE.match(found["value"]) or MASK in found["value"]:
+    if not is_secret_name(found["name"]) or _REFERENCE.match(found["value"]) or MASK in found["value"]:
         return found[0]
     if found["value"].lower() in ("bearer", "basic"):
         return found[0]  # the text after it is hidden already
     return found["name"] + found["between"] + MASK
 
 
-def telling(name: str) -> bool:
+def is_secret_name(name: str) -> bool:
     """Whether a name of a variable, an argument or a header suggests that its value is a secret."""
-    return _TELLING.search(name) is not None
+    return _SECRET_NAME.search(name) is not None
 
 
 def hidden_tree(value: Any) -> Any:
@@ -108,7 +108,7 @@ def _list(values: list[Any] | tuple[Any, ...]) -> list[Any]:
     out = []
     before: Any = None
     for value in values:
-        option = isinstance(before, str) and _OPTION.fullmatch(before) is not None and telling(before)
+        option = isinstance(before, str) and _OPTION.fullmatch(before) is not None and is_secret_name(before)
         is_value = option and isinstance(value, str) and not value.startswith("-")
         out.append(_named("password", value) if is_value else hidden_tree(value))
         before = value
@@ -117,7 +117,7 @@ def _list(values: list[Any] | tuple[Any, ...]) -> list[Any]:
 
 def _named(name: str, value: Any) -> Any:
     """Return a named value, completely hidden if the name suggests a secret."""
-    if isinstance(value, str) and telling(name) and "\n" not in value and not _REFERENCE.match(value):
+    if isinstance(value, str) and is_secret_name(name) and "\n" not in value and not _REFERENCE.match(value):
         return Hidden(MASK, value)
     return hidden_tree(value)
 

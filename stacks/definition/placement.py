@@ -165,7 +165,7 @@ class GpuNodes(Conditional):
         return next((layout.strategy for _, layout in self.layouts), None)
 
     @model_validator(mode="after")
-    def _gpus_of_a_node_are_cut_as_its_strategy_can_tell(self) -> Self:
+    def _gpus_of_a_node_are_cut_as_its_strategy_allows(self) -> Self:
         """Refuse more layouts than GPUs, several strategies on a node, and several profiles with strategy single."""
         if self.whole < 0:
             raise ValueError(f"the layouts have {self.per_node - self.whole} GPUs, but perNode is {self.per_node}")

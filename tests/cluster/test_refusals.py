@@ -29,12 +29,12 @@ def test_a_waiting_pod_is_shown_with_the_schedulers_reason_and_ctrl_c_leaves_not
 
 def test_rbac_is_named_with_user_missing_right_and_a_command_to_check(site: Site) -> None:
     """A user without rights, and a user with all rights except one."""
-    stranger = site.cluster.user("nobody")
+    stranger = site.cluster.user("stranger")
     mine = site.environment
     site.environment = {**mine, "KUBECONFIG": str(stranger)}
     ended = site.up(ok=False)
     assert ended.code == 1
-    refused = re.search(r"was refused by RBAC: user nobody may not ((?:get|list) \w+)", ended.err)
+    refused = re.search(r"was refused by RBAC: user stranger may not ((?:get|list) \w+)", ended.err)
     assert refused, ended.err
     assert f"auth can-i {refused[1]}" in ended.err
 

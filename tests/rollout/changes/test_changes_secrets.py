@@ -8,7 +8,7 @@ from tidegate_contracts.credentials import KNOWN, MASK
 
 from rollout.changes.compare import field_changes
 from rollout.changes.page import failed_page
-from rollout.changes.secrets import hidden, hidden_text, telling
+from rollout.changes.secrets import hidden, hidden_text, is_secret_name
 
 from ..conftest import made as any_made
 from ..conftest import reported
@@ -104,7 +104,7 @@ def test_only_white_space_within_json_is_a_change_too_and_hides_its_secrets() ->
     ],
 )
 def test_names_of_secrets_and_other_names(names: str, expected: bool) -> None:
-    assert {name: telling(name) for name in names.split()} == dict.fromkeys(names.split(), expected)
+    assert {name: is_secret_name(name) for name in names.split()} == dict.fromkeys(names.split(), expected)
 
 
 EXAMPLES = {

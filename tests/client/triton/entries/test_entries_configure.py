@@ -14,7 +14,7 @@ BATCHED = Reading(
 )  # fmt: skip
 FIXED = Reading(config_of("onnxruntime"), (), (Tensor("x", "FP32", (1, 3)),), (Tensor("y", "FP32", (-1, 2)),))
 SCALAR = Reading(config_of("onnxruntime"), (), (Tensor("x", "FP32", ()),), (Tensor("y", "FP32", (1,)),))
-UNKNOWN = Reading(config_of("python"), missing="nobody knows")
+UNKNOWN = Reading(config_of("python"), missing="it is unknown")
 
 
 def parsed(text: str) -> Any:
@@ -59,7 +59,7 @@ def test_files_and_options_give_one_configuration(reading: Reading, options: dic
         (FIXED, {"max_batch_size": 8}, "'x' is FP32 [1, 3]"),
         (SCALAR, {}, "is a scalar"),
         (BATCHED, {"inputs": ["xx::3"]}, "did you mean x"),
-        (UNKNOWN, {"inputs": ["x:FP32:3"]}, "nobody knows\n  do: add --input NAME:TYPE:DIMS"),
+        (UNKNOWN, {"inputs": ["x:FP32:3"]}, "it is unknown\n  do: add --input NAME:TYPE:DIMS"),
         (UNKNOWN, {"inputs": ["x::3"], "outputs": ["y:FP32:3"]}, "--input x:TYPE:DIMS"),
         (UNKNOWN, {"inputs": ["image"]}, "NAME:TYPE:DIMS"),
         (UNKNOWN, {"inputs": [":FP32:3"]}, "NAME:TYPE:DIMS"),

@@ -66,7 +66,7 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
         if wants_page(request):
             return models_page()
         await count_for_caller(request)
-        return await servers.whereabouts(*_asked(request), model)
+        return await servers.whereabouts(*_query(request), model)
 
     @app.get(OPENAPI_PATH)
     async def document() -> Response:
@@ -74,19 +74,19 @@ def make_app(servers: ServerQueries, ready: Callable[[], str], meter: Meter) -> 
         return openapi()
 
     async def live(request: Request) -> Response:
-        await servers.live(*_asked(request))
+        await servers.live(*_query(request))
         return Response(headers=_PLAIN)
 
     async def is_ready(request: Request) -> Response:
-        return Response(status_code=200 if await servers.is_ready(*_asked(request)) else 400, headers=_PLAIN)
+        return Response(status_code=200 if await servers.is_ready(*_query(request)) else 400, headers=_PLAIN)
 
     async def metadata(request: Request) -> Response:
-        return await servers.metadata(*_asked(request))
+        return await servers.metadata(*_query(request))
 
     async def openai_models(request: Request) -> Response:
         model = _model(request)
         await count_for_caller(request)
-        return await servers.openai_models(*_asked(request), model)
+        return await servers.openai_models(*_query(request), model)
 
     for prefix in ("", "/servers/{server}"):
         for path in ("/v1/models", "/v1/models/{model:path}"):
@@ -126,7 +126,7 @@ def _credential(request: Request) -> bytes:
     return value if name == b"authorization" else name + b" " + value
 
 
-def _asked(request: Request) -> tuple[bytes, str | None]:
+def _query(request: Request) -> tuple[bytes, str | None]:
     """Return the caller's credential, and the server in the address, or None for all."""
     return _credential(request), request.path_params.get("server")
 

@@ -11,4 +11,4 @@ Unpacked = Callable[[bytes, int | None], Awaitable[Bytes]]
 """Returns the first bytes of a body with this `content-encoding`, decompressed. With None, returns all of them."""
 OfVersion = Callable[[str, str | None, bool], list[Bytes]]
 """Returns the body for a model and a version or None. With True, the body also requests the usage, which the response
-would not report otherwise (`Target.asks_for_usage`)."""
+would not report otherwise (`Target.requests_usage`)."""

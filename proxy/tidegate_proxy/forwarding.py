@@ -27,11 +27,11 @@ class Forwarding:
     call over HTTP is one, a call over gRPC has one. Its owner calls `give_back` exactly once."""
 
     __slots__ = (
-        "_caller_count", "_has_slot", "_limiter", "_model_count", "_trial", "_waits", "asked", "error", "grant",
-        "identity", "is_cut", "lease", "loading", "pool", "read_only", "replica", "route", "sequence", "shared",
+        "_caller_count", "_has_slot", "_limiter", "_model_count", "_trial", "_waits", "error", "grant", "identity",
+        "is_cut", "lease", "loading", "named", "pool", "read_only", "replica", "route", "sequence", "shared",
         "sticky", "tried", "version", "waited",
     )  # fmt: skip
-    asked: str | None  # The version that the caller names.
+    named: str | None  # The version that the caller names.
     pool: Pool  # The pool of the version that answers. Before the version is known, the model's first.
     read_only: bool
     """Whether it only queries its model. It does no work, so it neither tries a replica nor shows that one is back."""
@@ -90,13 +90,13 @@ class Forwarding:
         now: float,
         read_only: bool,
         needs_no_lease: bool,
-        asked: str | None,
+        named: str | None,
         must_find_sequence: bool = False,
         streams: ConcurrencyLimiter | None = None,
     ) -> None:
         """Count the call against its rate limits, and go on. Nothing else here works before that. Raises Problem. With
         `needs_no_lease`, it is answered without a lease. `streams` has the slots of calls that are streams."""
-        self.grant, self.read_only, self.asked = grant, read_only, asked
+        self.grant, self.read_only, self.named = grant, read_only, named
         self.route = route = grant.route
         self.identity = identity = grant.identity
         self.pool = pool = route.pool
@@ -178,9 +178,9 @@ class Forwarding:
 
     def find_version(self) -> bool:
         """Find the version that answers. Return False if the model's alias must be awaited."""
-        route, asked = self.route, self.asked
-        if route.alias is None or asked is not None:
-            self.version = route.version(asked, self.sticky or self.sequence)  # one sequence has one version
+        route, named = self.route, self.named
+        if route.alias is None or named is not None:
+            self.version = route.version(named, self.sticky or self.sequence)  # one sequence has one version
         else:
             self.version = route.alias.known(monotonic())
             if self.version is None:
@@ -318,13 +318,13 @@ def call_record(
     protocol: Literal["http", "grpc"],
     request_id: bytes,
     verb: str,
-    asked: tuple[str | None, str | None],
+    target: tuple[str | None, str | None],
     problem: Problem | None,
     seconds: float,
     size: tuple[int, int],
     traceparent: bytes,
 ) -> dict[str, Any]:
-    """Return the record of a call for logs and traces. `asked` are server and model, `size` is bytes in and out.
+    """Return the record of a call for logs and traces. `target` are server and model, `size` is bytes in and out.
     `problem` ended it, if any. Unknown fields are None."""
     error = forwarding.error if forwarding is not None else ""
     grant = forwarding.grant if forwarding is not None else None
@@ -333,8 +333,8 @@ def call_record(
         "requestId": request_id.decode(),
         "traceId": traceparent[3:35].decode() or None,
         "verb": verb,
-        "server": grant.route.server if grant else asked[0],
-        "model": asked[1],
+        "server": grant.route.server if grant else target[0],
+        "model": target[1],
         "version": forwarding.version if forwarding is not None else None,
         "problem": problem.type.word if problem else None,
         "reason": problem.why if problem else None,

@@ -162,11 +162,11 @@ class Reservation:
     def end(self) -> None:
         """Give all bytes back. Later bookings no longer count."""
         self.budget.take(self.holder, -self.size)
-        self.size, self.budget, self.holder = 0, _NOWHERE, _NOBODY
+        self.size, self.budget, self.holder = 0, _NOWHERE, _NO_HOLDER
 
 
-class _Nobody:
+class _NoHolder:
     held = 0
 
 
-_NOWHERE, _NOBODY = Budget(sys.maxsize), _Nobody()
+_NOWHERE, _NO_HOLDER = Budget(sys.maxsize), _NoHolder()

@@ -104,7 +104,7 @@ class Pool:
         self._live_path = live_path
         self._grpc_port = pool.grpc_port if speaks_grpc and not pool.grpc_tls else None
         self._index = index
-        self.tells_loads = index is not None  # Whether its replicas report their loaded models.
+        self.reports_loads = index is not None  # Whether its replicas report their loaded models.
         self._is_called, self._expected = is_called, expected
         self._find = find
         self._silenced = silenced
@@ -231,12 +231,12 @@ class Pool:
         breaker = replica.breaker
         fields = {"server": self.server, "pool": self.config.name, "replica": replica.name}
         if breaker.failures < FAILURES:
-            log.info("%s of %s gets calls again", replica.name, self.name, extra={"said": fields})
+            log.info("%s of %s gets calls again", replica.name, self.name, extra={"data": fields})
             return
         # An unlisted replica is shutting down as planned, unless there is no other.
         level = logging.WARNING if replica.listed or self.why_not_ready() else logging.INFO
         fields["why"] = breaker.why
-        log.log(level, "%s of %s gets no calls: %s", replica.name, self.name, breaker.why, extra={"said": fields})
+        log.log(level, "%s of %s gets no calls: %s", replica.name, self.name, breaker.why, extra={"data": fields})
         if breaker.is_unresponsive():
             replica.mark_unresponsive()
             if self.leases is not None:

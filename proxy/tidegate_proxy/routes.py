@@ -138,9 +138,9 @@ class Route:
     """One model on one server: its pools, and the choice of a version. `pool` is the first if versions have several."""
 
     __slots__ = (
-        "_ends", "_heads", "_pools", "alias", "grpc_count", "http_count", "in_flight",
+        "_ends", "_heads", "_pools", "alias", "grpc_count", "has_usage", "http_count", "in_flight",
         "is_split", "key", "kind", "name", "names", "pool", "pools", "sequences", "served_names", "server",
-        "tells_usage", "versions",
+        "versions",
     )  # fmt: skip
 
     def __init__(
@@ -152,7 +152,7 @@ class Route:
         self.server = server.name
         self.key = self.server, self.name
         self.kind = KINDS[server.kind]
-        self.tells_usage = self.kind.usage_of is not None  # Whether its responses report the tokens of their calls.
+        self.has_usage = self.kind.usage_of is not None  # Whether its responses report the tokens of their calls.
         self.pools = [pools[part.server, part.pool] for part in parts]
         self.pool = pool = self.pools[0]
         self.is_split = len(self.pools) > 1  # Whether its versions have separate pools.
@@ -183,23 +183,23 @@ class Route:
         """Return those of its versions that a pool serves, as far as the table names versions."""
         return [version for version, there in self._pools.items() if there is pool]
 
-    def must_know_sequence(self, asked: str | None) -> bool:
+    def must_know_sequence(self, named: str | None) -> bool:
         """Return whether a request for a version (or None) can reach a wrong replica unless its sequence is known."""
-        if len(self.pool.replicas) < 2 and (asked is not None or len(self.versions) < 2):
+        if len(self.pool.replicas) < 2 and (named is not None or len(self.versions) < 2):
             return False
         if self.sequences.is_old:
             self.sequences.ask_again()
         return self.sequences.known is not False
 
-    def version(self, asked: str | None, sticky: bytes | None) -> str | None:
+    def version(self, named: str | None, sticky: bytes | None) -> str | None:
         """Return the version that serves a request: the named one, or else one by share. None leaves it to the server.
 
         If the model has an alias, call that instead. Requests with the same sticky value get the same version for as
         long as the shares stay the same.
         """
         versions = self.versions
-        if asked is not None or not versions:
-            return asked
+        if named is not None or not versions:
+            return named
         if len(versions) == 1:
             return versions[0]
         return versions[bisect_right(self._ends, random() if sticky is None else _point(self.name, sticky))]

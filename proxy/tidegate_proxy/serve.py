@@ -86,7 +86,7 @@ class Proxy:
             self._tasks.append(loop.create_task(work))
         if self.shared.tracer is not None:
             self._tasks.append(loop.create_task(self.shared.tracer.export()))
-        log.info("serving", extra={"said": {"ports": self.ports, "servers": [*self.config.routes.servers]}})
+        log.info("serving", extra={"data": {"ports": self.ports, "servers": [*self.config.routes.servers]}})
         gc.collect()
         gc.freeze()  # these objects stay, so no later collection needs to look at them
 

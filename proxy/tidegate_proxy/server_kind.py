@@ -66,16 +66,16 @@ class ServerKind:
         the replica. `_unpacked` returns the body's first bytes, or all of them without a number, decompressed."""
         return None
 
-    def says_lost(self, status: int, answer: bytes) -> bool:
+    def reports_lost(self, status: int, answer: bytes) -> bool:
         """Return whether a response over HTTP reports that the replica does not have the model."""
         raise NotImplementedError
 
     async def lacks(self, status: int, pool: Pool, replica: Replica, model: str, version: str | None) -> bool:
-        """Return whether a replica lacks a model that it should have, after `says_lost`. If so, and its models need no
-        lease, another replica is tried."""
+        """Return whether a replica lacks a model that it should have, after `reports_lost`. If so, and its models need
+        no lease, another replica is tried."""
         raise NotImplementedError
 
-    def says_lost_over_grpc(self, _code: int, _headers: bytes) -> bool:
+    def reports_lost_over_grpc(self, _code: int, _headers: bytes) -> bool:
         """Return whether a gRPC status, and the headers that carry its message, report that."""
         return False
 

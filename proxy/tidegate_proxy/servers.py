@@ -13,7 +13,7 @@ from .config import LiveConfig
 from .kinds import KINDS
 from .memory import Reservation
 from .openai.kind import NAME as OPENAI
-from .openai.kind import tell_model
+from .openai.kind import model_entry
 from .pools import ask
 from .problems import Problem, ProblemType, other_protocol
 from .routes import Route
@@ -49,10 +49,10 @@ class ServerQueries:
     async def whereabouts(self, credential: bytes, server: str | None, model: str | None) -> Response:
         """Return where a model, or each that the caller can inspect, is at every replica. Raises Problem."""
         routes = self._config.routes
-        asked = routes.of_server(server) if model is None else routes.find(server, model)
+        wanted = routes.of_server(server) if model is None else routes.find(server, model)
         identity = await self.identify(credential)
-        async with self._listing(identity, len(asked)) as hold:
-            seen = await self._permitted(identity, asked)
+        async with self._listing(identity, len(wanted)) as hold:
+            seen = await self._permitted(identity, wanted)
             if not seen and (server or model):
                 what = "such server" if model is None else f"model {model!r}"
                 raise Problem(ProblemType.UNKNOWN, f"There is no {what}, or you have no access to it.")
@@ -75,7 +75,7 @@ class ServerQueries:
         """Return the OpenAI models that the caller can inspect, or one, in the form of that API. Raises Problem."""
         if model is not None:
             route = (await self._config.authorizer.ask(credential, server, model, "inspect", OPENAI)).route
-            return Response(tell_model(model, route.server), media_type="application/json")
+            return Response(model_entry(model, route.server), media_type="application/json")
         identity = await self.identify(credential)
         there = self._config.routes.of_server(server)
         async with self._listing(identity, len(there)) as hold:
@@ -87,7 +87,7 @@ class ServerQueries:
             parts = []
             for some in _slices(routes, AT_ONCE):
                 await self._shared.long_work.turn(identity.in_flight)
-                listed = [tell_model(name, each.server) for each in some for name in (each.name, *each.served_names)]
+                listed = [model_entry(name, each.server) for each in some for name in (each.name, *each.served_names)]
                 parts += listed
                 hold(sum(map(len, listed)))
             return Response(b'{"object":"list","data":[%b]}' % b",".join(parts), media_type="application/json")
@@ -120,7 +120,7 @@ class ServerQueries:
 
     async def metadata(self, credential: bytes, server: str | None) -> Response:
         """Return the metadata of a server, or without a name of the first that the caller can see."""
-        routes = await self.asked(credential, server)
+        routes = await self.seen_v2(credential, server)
         answer = await ask(routes[0].pool, b"/v2", self._shared.call_seconds)
         body = as_served(answer.body) if answer.status == 200 else answer.body
         return Response(body, answer.status, {"content-type": answer.media_type})
@@ -135,7 +135,7 @@ class ServerQueries:
         finally:
             booking.end()
 
-    async def asked(self, credential: bytes, server: str | None) -> list[Route]:
+    async def seen_v2(self, credential: bytes, server: str | None) -> list[Route]:
         """Return those routes of `seen` whose servers answer KServe v2's queries about servers. Raises Problem."""
         seen = await self.seen(credential, server)
         routes = [each for each in seen if each.kind.speaks_v2]

@@ -16,7 +16,7 @@ _ABSOLUTE = re.compile(rb"https?://[^/?#@]+([/?].*)?", re.IGNORECASE)
 LONGEST = 1024  # Bytes of the longest path that is parsed.
 
 
-Asked = tuple[str | None, str, Action, str | None]
+GrantKey = tuple[str | None, str, Action, str | None]
 """The key of a grant: the named server (or None), the model, the action, and the kind of server (or None)."""
 
 
@@ -35,13 +35,13 @@ class Target:
     needs_no_lease: bool = False  # Whether it loads no model. The kind answers it in `answer_without_lease`.
     may_be_of_sequence: bool = False  # Whether it can belong to a sequence.
     streams: bool = False  # Whether its response can last for as long as data comes.
-    asks_for_usage: bool | None = False
+    requests_usage: bool | None = False
     """Whether the proxy must request the usage for its caller, because the server would not report it otherwise. None
     if the body leaves that unclear: then the call is refused if tokens are limited."""
-    asked: Asked = field(init=False, compare=False)  # The key of its grant.
+    grant_key: GrantKey = field(init=False, compare=False)  # The key of its grant.
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "asked", (self.server, self.model, self.action, self.kind))
+        object.__setattr__(self, "grant_key", (self.server, self.model, self.action, self.kind))
 
 
 def origin_form(url: bytes) -> bytes:

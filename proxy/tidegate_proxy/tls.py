@@ -111,7 +111,7 @@ class TlsHandshake(AccountedConnection):
 
     async def _handshake(self, wire: asyncio.Transport) -> None:
         made = None
-        hello = asyncio.ensure_future(self._say_hello(wire))
+        hello = asyncio.ensure_future(self._start_tls(wire))
         try:
             while wire.get_protocol() is self and not hello.done():
                 await asyncio.sleep(0)
@@ -142,7 +142,7 @@ class TlsHandshake(AccountedConnection):
             inner.data_received(self._early)
             self._early = b""
 
-    async def _say_hello(self, wire: asyncio.Transport) -> asyncio.Transport:
+    async def _start_tls(self, wire: asyncio.Transport) -> asyncio.Transport:
         if wire.is_closing():  # TLS would get that before it has begun, and then wait for the caller all the same
             raise ConnectionResetError
         hello_seconds = self._shared.tunables.hello_seconds

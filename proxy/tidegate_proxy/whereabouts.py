@@ -113,7 +113,7 @@ async def _query(pool: Pool, kind: ServerKind, replica: Replica, sees: _Sees) ->
         except PolicyError as error:
             why = f"the eviction policy of {replica.name} does not respond: {error}"
             return _alike("unseen", why, pool.leases.silent_seconds(replica))
-    if not pool.tells_loads:
+    if not pool.reports_loads:
         try:
             names = await listed(pool, kind.config_path(""), replica, kind.serves)
             return _alike("resident", "") if names is None else _Replica(_served(names))

@@ -29,7 +29,7 @@ class LinesASecond:
 
 
 class JsonLines(logging.Formatter):
-    """Formats records as JSON. `extra={"said": …}` becomes separate fields (`tidegate_contracts.log_fields`)."""
+    """Formats records as JSON. `extra={"data": …}` becomes separate fields (`tidegate_contracts.log_fields`)."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields: dict[str, Any] = {
@@ -38,7 +38,7 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        fields |= getattr(record, "said", {})
+        fields |= getattr(record, "data", {})
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
         return json.dumps(fields, ensure_ascii=False, default=str, separators=(",", ":"))

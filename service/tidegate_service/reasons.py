@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 MOST: Final = 300  # Characters of the longest result.
-_LOOKED_AT = 8  # So many times as many are scanned, half of them at the end, where tracebacks have their reason.
+_SCANNED = 8  # So many times as many are scanned, half of them at the end, where tracebacks have their reason.
 _TRACEBACK = "Traceback (most recent call last)"
 _PATH = re.compile(
     r"""(?<=['"])(?:[a-z0-9+]{1,16}://|/)[^'"]+(?=['"])|[a-z0-9+]{1,16}://[^\s'"]+|(?<![\w./])/[^\s'":;,()]+"""
@@ -13,8 +13,8 @@ _PATH = re.compile(
 
 def plain(text: str) -> str:
     """Return an error's text in one line of at most `MOST` characters, with only the last name of each path."""
-    if len(text) > _LOOKED_AT * MOST:
-        half = _LOOKED_AT * MOST // 2
+    if len(text) > _SCANNED * MOST:
+        half = _SCANNED * MOST // 2
         text = f"{text[:half]}\n {text[-half:]}"
     lines, in_traceback = list[str](), False
     for number, line in enumerate(text.splitlines()):

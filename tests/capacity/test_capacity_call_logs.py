@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_eviction.core.messages import Loaded
 from tidegate_eviction.serving.footprints import Footprints
-from tidegate_eviction.serving.metrics import Counts, tell
+from tidegate_eviction.serving.metrics import Counts, observe
 from tidegate_eviction.simulate.trace import read_trace
 from tidegate_service.json_lines import JsonLines
 from typer.testing import CliRunner
@@ -33,7 +33,7 @@ NOON = datetime(2026, 11, 3, 12, tzinfo=UTC).timestamp()
 
 
 def line(logger: str, at: float, **fields: Any) -> str:
-    record = logging.makeLogRecord({"name": logger, "levelno": 20, "levelname": "INFO", "msg": "said", "said": fields})
+    record = logging.makeLogRecord({"name": logger, "levelno": 20, "levelname": "INFO", "msg": "done", "data": fields})
     record.created = NOON + at
     return JsonLines().format(record) + "\n"
 
@@ -92,7 +92,7 @@ def test_the_command_writes_the_trace_of_logs_without_callers(tmp_path: Path) ->
 def test_loads_are_read_as_the_policy_itself_logs_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         for seconds in (12.0, 6.0):
-            tell(Loaded("fox", seconds, 10**9, {}, 1), Counts(), Footprints(tmp_path), {})
+            observe(Loaded("fox", seconds, 10**9, {}, 1), Counts(), Footprints(tmp_path), {})
     lines = [JsonLines().format(record) + "\n" for record in caplog.records]
     (tmp_path / "a.log").write_text(call(1.0, "fox", {"fox": 1}) + "".join(lines), "utf-8")
     assert read_logs(str(tmp_path)).measured["fox"].load_seconds == 9.0

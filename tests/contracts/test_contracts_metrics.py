@@ -63,7 +63,7 @@ def test_prometheus_accepts_names_and_texts() -> None:
 
 def test_a_field_of_the_logs_has_one_meaning() -> None:
     assert not log_fields.ALWAYS.keys() & log_fields.FIELDS.keys()
-    fields = re.compile(r'"said": \{([^}]*)\}')
+    fields = re.compile(r'"data": \{([^}]*)\}')
     for folder in ("proxy", "policies", "service"):
         for file in (ROOT / folder).rglob("*.py"):
             for words in fields.findall(file.read_text("utf-8")):

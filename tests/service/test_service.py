@@ -14,21 +14,21 @@ from tidegate_service.json_lines import JsonLines
 from tidegate_service.listening import AdminThread, listen
 
 
-def line(message: str, *words: object, said: dict[str, object] | None = None) -> str:
+def line(message: str, *words: object, data: dict[str, object] | None = None) -> str:
     record = logging.LogRecord("a.logger", logging.WARNING, "", 0, message, words, None)
-    if said is not None:
-        record.said = said
+    if data is not None:
+        record.data = data
     return JsonLines().format(record)
 
 
 def test_a_line_has_time_logger_event_and_fields() -> None:
-    found = json.loads(line("%s is away", "é\n", said={"model": "a", "seconds": 0.5}))
+    found = json.loads(line("%s is away", "é\n", data={"model": "a", "seconds": 0.5}))
     assert found.pop("time").endswith("+00:00")
     assert found == {"level": "warning", "logger": "a.logger", "message": "é\n is away", "model": "a", "seconds": 0.5}
 
 
 def test_a_log_record_with_any_text_is_one_line() -> None:
-    assert "\n" not in line("a\nb", said={"why": "c\nd", "path": object()})
+    assert "\n" not in line("a\nb", data={"why": "c\nd", "path": object()})
 
 
 def test_a_trace_is_in_the_line_of_its_failure() -> None:
@@ -42,13 +42,13 @@ def test_a_trace_is_in_the_line_of_its_failure() -> None:
 def test_libraries_write_such_lines_too_once_it_is_configured() -> None:
     program = (
         "import logging; logging.basicConfig(); from tidegate_service.json_lines import configure; configure('warning')"
-        "; logging.getLogger('any.library').warning('heard'); logging.getLogger('any.library').info('not heard')"
+        "; logging.getLogger('any.library').warning('shown'); logging.getLogger('any.library').info('not shown')"
     )
     paths = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
         [sys.executable, "-c", program], env=paths, capture_output=True, text=True, timeout=60, check=True
     )
-    assert [json.loads(each)["message"] for each in done.stderr.splitlines()] == ["heard"]
+    assert [json.loads(each)["message"] for each in done.stderr.splitlines()] == ["shown"]
     assert not done.stdout
 
 

@@ -117,7 +117,7 @@ class EvictionPolicy:
         look = partial(asyncio.to_thread, self.settings.look)
         for work in (heartbeat.beat, look, self._footprints.keep):
             self._tasks.append(self._loop.create_task(every_second(work)))
-        log.info("serving", extra={"said": {"ports": self.ports}})
+        log.info("serving", extra={"data": {"ports": self.ports}})
 
     @property
     def service(self) -> EvictionService:

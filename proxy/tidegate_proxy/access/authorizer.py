@@ -13,7 +13,7 @@ from ..kinds import KINDS
 from ..problems import Problem, ProblemType, other_protocol
 from ..routes import Route, Routes
 from ..server_kind import ServerKind
-from ..targets import Asked
+from ..targets import GrantKey
 from .api_keys import ApiKeys
 from .identity import TAIL, Credential, Grant, Identity, IdentityCache, RefusalCache
 from .jwks import IssuerKeys
@@ -23,7 +23,7 @@ from .trust import Issuer, Trust
 from .web_client import Domino, WebClient
 
 TEND_SECONDS = 1.0  # Seconds between two looks for expired entries and for keys to fetch.
-_LOOKED_AT = 1024  # Identities and buckets per look, so that no request waits for it.
+_SCANNED = 1024  # Identities and buckets per look, so that no request waits for it.
 _NO_KEYS: ApiKeys = {}
 
 
@@ -58,16 +58,16 @@ class Authorizer:
         self._trust = Trust({}, _NO_KEYS, self._domino, wall)
         self.replace(access, routes, keys)
 
-    def known(self, credential: Credential, asked: Asked) -> Grant | None:
+    def known(self, credential: Credential, key: GrantKey) -> Grant | None:
         """Return a remembered grant that is still valid. None if the caller must use `ask`."""
         identity = self._find(credential[-TAIL:])
         if identity is None or identity.credential != credential or identity.generation != self.generation:
             return None
-        return identity.grants.get(asked) if identity.expires > self._wall() else None
+        return identity.grants.get(key) if identity.expires > self._wall() else None
 
-    def granted(self, identity: Identity, asked: Asked) -> Grant | None:
+    def granted(self, identity: Identity, key: GrantKey) -> Grant | None:
         """Return the same for a caller whose identity is `remembered`."""
-        return identity.grants.get(asked) if identity.generation == self.generation else None
+        return identity.grants.get(key) if identity.generation == self.generation else None
 
     def remembered(self, credential: Credential) -> Identity | None:
         """Return a remembered identity that is still valid. None if the caller must use `identify`."""
@@ -179,9 +179,9 @@ class Authorizer:
 
     def sweep(self) -> None:
         """Look at some remembered entries and forget the expired ones."""
-        self.identities.sweep(self._wall(), self.generation, _LOOKED_AT)
-        self.limits.forget_idle(self._clock(), _LOOKED_AT)
-        self._token_limits.forget_idle(self._clock(), _LOOKED_AT)
+        self.identities.sweep(self._wall(), self.generation, _SCANNED)
+        self.limits.forget_idle(self._clock(), _SCANNED)
+        self._token_limits.forget_idle(self._clock(), _SCANNED)
 
     async def close(self) -> None:
         if self._domino is not None:

@@ -8,7 +8,7 @@ from typing import TypeGuard
 from ..concurrency import InFlightCount
 from ..problems import Problem, ProblemType
 from ..routes import Route
-from ..targets import Asked
+from ..targets import GrantKey
 from .limits import TOKENS, TokenBucket
 
 LONGEST_NAME = 255  # Characters of a principal's name (of `sub`: OpenID Connect Core, 2).
@@ -32,7 +32,7 @@ class Identity:
 
     principal: Principal
     expires: float  # Wall-clock time, in seconds, at which the credential expires. Infinity for an API key.
-    grants: "dict[Asked, Grant]" = field(default_factory=dict, repr=False)
+    grants: "dict[GrantKey, Grant]" = field(default_factory=dict, repr=False)
     """Granted actions. Bounded by the authorizer."""
     credential: Credential = field(default=b"", repr=False)  # Its proof. Never shown.
     generation: int = 0  # State of rules and routes that `grants` belongs to. In any other state they are void.
@@ -115,7 +115,7 @@ class IdentityCache:
         while len(self.by_tail) > self._most or (self.bytes > self._most_bytes and len(self.by_tail) > 1):
             self.forget(next(iter(self.by_tail)))
 
-    def grant(self, identity: Identity, key: Asked, grant: Grant) -> None:
+    def grant(self, identity: Identity, key: GrantKey, grant: Grant) -> None:
         """Keep a grant with its identity, if that is remembered."""
         if self.by_tail.get(identity.credential[-TAIL:]) is not identity:
             return

@@ -6,7 +6,7 @@ from collections import OrderedDict
 MOST_BUCKETS = 131_072  # Kept buckets. Beyond, the one unused for longest is dropped, full or not.
 TOKENS = "tokens"  # Reason of the problem if the tokens are used up.
 MOST_OWED_SECONDS = 3600.0  # Longest time for which one response can block its caller: an engine's count may be wrong.
-_LOOKED_AT = 64  # Buckets to look at when one more is needed.
+_SCANNED = 64  # Buckets to look at when one more is needed.
 _Key = tuple[str, str, str, str]
 
 
@@ -66,7 +66,7 @@ class RateLimiter:
         bucket = self._buckets.get(key)
         if bucket is None:
             if len(self._buckets) >= self._most:
-                self.forget_idle(now, _LOOKED_AT)
+                self.forget_idle(now, _SCANNED)
             if len(self._buckets) >= self._most:
                 self._buckets.popitem(last=False)
             bucket = self._buckets[key] = TokenBucket(self._rate, self._burst, now)

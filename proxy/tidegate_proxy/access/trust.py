@@ -45,9 +45,9 @@ def peek(token: bytes) -> tuple[Header, Payload] | None:
         return None
 
 
-def _number(said: msgspec.Raw) -> float | None:
+def _number(raw: msgspec.Raw) -> float | None:
     try:
-        number = float(bytes(said))
+        number = float(bytes(raw))
     except ValueError:
         return None
     return number if abs(number) < 1 << 53 else None

@@ -11,7 +11,7 @@ from ..access.identity import Grant
 from ..forwarding import Forwarding
 from ..problems import AGAIN_SECONDS, Problem, ProblemType, no_answer, still_loading
 from ..residency.leases import Lease
-from ..targets import Asked
+from ..targets import GrantKey
 from ..upstream.replica import Replica
 from .messages import MessageReader, RequestedModel
 from .metadata import Method, RequestHeaders
@@ -213,15 +213,15 @@ class Call(CallerStream):
         server = self.headers.server_name()
         if not requested.model:
             raise Problem(ProblemType.MALFORMED, "The message names no model.")
-        asked = server, requested.model, self._method.action, "triton"
-        grant = self.shared.authorizer.known(self.headers.credential, asked)
+        key = server, requested.model, self._method.action, "triton"
+        grant = self.shared.authorizer.known(self.headers.credential, key)
         if grant is None:
-            self.start(self._authorize, asked, requested)
+            self.start(self._authorize, key, requested)
         else:
             self._granted(grant, requested)
 
-    async def _authorize(self, asked: Asked, requested: RequestedModel) -> None:
-        self._granted(await self.shared.authorizer.ask(self.headers.credential, *asked), requested)
+    async def _authorize(self, key: GrantKey, requested: RequestedModel) -> None:
+        self._granted(await self.shared.authorizer.ask(self.headers.credential, *key), requested)
 
     def _granted(self, grant: Grant, requested: RequestedModel) -> None:
         # All requests of a sequence get the same version, and so do all requests of a stream.
@@ -236,18 +236,18 @@ class Call(CallerStream):
         read_only, needs_no_lease = method.action == "inspect", method.name in ("ModelReady", "ModelStatistics")
         forwarding.granted(grant, monotonic(), read_only, needs_no_lease, requested.version, False, streams)
 
-    def _granted_more(self, forwarding: Forwarding, grant: Grant, asked: RequestedModel, sticky: bytes | None) -> None:
+    def _granted_more(self, forwarding: Forwarding, grant: Grant, named: RequestedModel, sticky: bytes | None) -> None:
         """Process a further message of a stream, which already has its slot."""
         pool_before = forwarding.route.pool
         forwarding.grant, forwarding.identity, forwarding.route = grant, grant.identity, grant.route
         grant.count(monotonic())
         if pool_before.name != grant.route.pool.name:
-            raise self._elsewhere(asked.model)
-        forwarding.asked, forwarding.sticky = asked.version, sticky
-        if forwarding.find_version() and self._use(forwarding, asked.model):
+            raise self._elsewhere(named.model)
+        forwarding.named, forwarding.sticky = named.version, sticky
+        if forwarding.find_version() and self._use(forwarding, named.model):
             self._waiting = False
         else:
-            self.start(self._prepare_more, forwarding, asked.model)
+            self.start(self._prepare_more, forwarding, named.model)
 
     def _elsewhere(self, model: str) -> Problem:
         """Return the problem for a model in another pool than the stream. It may have been in the same pool before."""

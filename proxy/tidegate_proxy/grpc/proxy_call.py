@@ -31,17 +31,17 @@ class GrpcContext:
 
     async def metadata(self, credential: bytes, server: str | None, deadline: Deadline) -> bytes:
         """Return a server's metadata, by default the first visible one's. Raises Problem or UpstreamStatusError."""
-        routes = await self.servers.asked(credential, server)
+        routes = await self.servers.seen_v2(credential, server)
         return _served(await call_replica(self.upstreams, routes[0].pool, _METADATA, b"", deadline))
 
-    async def answer_without_lease(self, method: str, pool: Pool, asked: RequestedModel, deadline: Deadline) -> bytes:
+    async def answer_without_lease(self, method: str, pool: Pool, named: RequestedModel, deadline: Deadline) -> bytes:
         """Return a model's readiness or statistics (empty if not loaded). Raises Problem or UpstreamStatusError."""
         assert pool.leases is not None
         if method == "ModelReady":
-            return integer(1, 1) if await pool.leases.is_ready(asked.model) else b""
-        if (replica := pool.leases.warm_at(asked.model, monotonic())) is None:
+            return integer(1, 1) if await pool.leases.is_ready(named.model) else b""
+        if (replica := pool.leases.warm_at(named.model, monotonic())) is None:
             return b""
-        message = text(1, asked.model.encode()) + (text(2, asked.version.encode()) if asked.version else b"")
+        message = text(1, named.model.encode()) + (text(2, named.version.encode()) if named.version else b"")
         return await call_replica(self.upstreams, pool, _STATISTICS, message, deadline, replica)
 
     def health(self, service: str) -> int:

@@ -30,11 +30,11 @@ class Deadline:
 
     __slots__ = ("_most", "at", "is_own", "last", "started")
 
-    def __init__(self, started: float, most: float, asked: float | None, stream: bool = False) -> None:
+    def __init__(self, started: float, most: float, timeout: float | None, stream: bool = False) -> None:
         self.started = started
-        self.last = float("inf") if asked is None else started + asked
+        self.last = float("inf") if timeout is None else started + timeout
         self.at = min(started + (IDLE_STREAM_SECONDS if stream else most), self.last)
-        self.is_own = asked is None or asked >= most
+        self.is_own = timeout is None or timeout >= most
         """Whether a timeout is the replica's failure: the caller's deadline is not shorter than the proxy's limit."""
         self._most = most
 

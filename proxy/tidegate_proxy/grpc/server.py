@@ -119,8 +119,8 @@ class CallerConnection(AccountedConnection, Http2Connection[RequestHeaders]):
     def listen(self) -> None:
         """Read from the caller, unless there is data to be processed first or the caller reads no responses."""
         if not self.transport.is_closing():
-            hears = not (self.is_behind or self._paused or self.is_bulk)
-            (self.wire.resume_reading if hears else self.wire.pause_reading)()
+            reads = not (self.is_behind or self._paused or self.is_bulk)
+            (self.wire.resume_reading if reads else self.wire.pause_reading)()
 
     def _hold(self) -> None:
         """Count the memory of unprocessed and unsent data. End the connection if that is too much."""
@@ -215,9 +215,9 @@ class GrpcServer:
         elif not headers.content_type.startswith(b"application/grpc"):
             refusal = _STATUS_415
         elif (method := OF_MODELS.get(headers.path)) is not None:
-            stream = Call(self.context, headers, method, connection.heard_at)
+            stream = Call(self.context, headers, method, connection.last_read)
         elif (own := OF_PROXY.get(headers.path)) is not None:
-            stream = ProxyCall(self.context, headers, own, connection.heard_at)
+            stream = ProxyCall(self.context, headers, own, connection.last_read)
         connection.add(stream, number)
         stream.remote_closed, stream.announced = end, headers.content_length
         if isinstance(stream, CallerStream):

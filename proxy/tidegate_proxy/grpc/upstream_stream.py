@@ -78,10 +78,10 @@ class UpstreamRequest:
         if not is_logged and (span is None or not span.sampled):
             return
         name, size = self._method.name, (bytes_in, call.bytes_out)
-        asked, trace = (None, model), self.traceparent
-        record = call_record(forwarding, "grpc", call.request_id, name, asked, call.problem, seconds, size, trace)
+        target, trace = (None, model), self.traceparent
+        record = call_record(forwarding, "grpc", call.request_id, name, target, call.problem, seconds, size, trace)
         if is_logged:
-            shared.call_log.say(weight, {"status": code, **record})
+            shared.call_log.write(weight, {"status": code, **record})
         if shared.tracer is not None and span is not None:
             shared.tracer.grpc_ended(span, SERVICE, name, code, record)
 
@@ -239,7 +239,7 @@ class UpstreamStream(Stream):
 
     def _is_lost(self, code: int, headers: ResponseHeaders) -> bool:
         forwarding = self._forwarding
-        return forwarding.may_be_lost() and forwarding.route.kind.says_lost_over_grpc(code, headers.block)
+        return forwarding.may_be_lost() and forwarding.route.kind.reports_lost_over_grpc(code, headers.block)
 
     def data_received(self, data: bytes, end: bool) -> None:
         caller = self._caller

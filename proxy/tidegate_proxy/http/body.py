@@ -215,10 +215,10 @@ class RequestBody:
             self.length = len(found)
             self.chunked = False
 
-    def choose(self, model: str, version: str | None, asks_for_usage: bool = False) -> None:
+    def choose(self, model: str, version: str | None, requests_usage: bool = False) -> None:
         """Build the body for a model and a version, if it depends on them."""
         if self.of_version is not None:
-            self.parts = self.of_version(model, version, asks_for_usage)
+            self.parts = self.of_version(model, version, requests_usage)
             self.length, self.chunked = sum(map(len, self.parts)), False
 
     def framing(self) -> bytes:

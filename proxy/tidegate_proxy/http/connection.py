@@ -61,14 +61,14 @@ class ClientConnection(Caller):
         "_active", "_awaits_turn", "_began", "_between", "_body_bytes", "_chunk_at", "_chunk_line", "_chunks",
         "_discards_input", "_framing", "_head_began", "_head_bytes", "_headers", "_in_head", "_last", "_look",
         "_parser", "_put_off", "_queue", "_reading_paused", "_rest", "_server", "_shape", "_url", "_writing_paused",
-        "base_bytes", "booking", "came", "is_bulk", "is_unknown", "last_heard", "memory", "room", "transport", "wire",
+        "base_bytes", "booking", "came", "is_bulk", "is_unknown", "last_read", "memory", "room", "transport", "wire",
     )  # fmt: skip
 
     def __init__(self, server: HttpServer) -> None:
         self.came = 0
         self.is_bulk, self.is_unknown = False, True
         self.wire = None  # type: ignore[assignment]
-        self.last_heard = monotonic()
+        self.last_read = monotonic()
         self._server = server
         self._parser = httptools.HttpRequestParser(self)
         self._last: _Request | None = None  # The request whose head was received last.
@@ -84,7 +84,7 @@ class ClientConnection(Caller):
         """A head that announces the body of the last request, if that requests another protocol."""
         self._rest = b""  # Received data that waits until earlier requests are answered.
         self._head_bytes = 0
-        self._head_began = self.last_heard
+        self._head_began = self.last_read
         self._began = 0  # Requests that began in the last data, including an incomplete one.
         self._awaits_turn = False
         self._body_bytes = 0  # Bytes of the last body in the last data.
@@ -117,7 +117,7 @@ class ClientConnection(Caller):
     def data_received(self, data: bytes) -> None:
         if self._discards_input:
             return
-        self.last_heard = monotonic()
+        self.last_read = monotonic()
         try:
             if len(data) >= FIRST_BYTES or self._rest or self._awaits_turn:
                 self._receive_much(data)
@@ -194,7 +194,7 @@ class ClientConnection(Caller):
         head = shape.match(data)
         if head is None or (target := self._server.targets.get(head[2])) is None:
             return False
-        request, body = HttpRequest(self, self._server.shared, target, self.last_heard), data[head.end() :]
+        request, body = HttpRequest(self, self._server.shared, target, self.last_read), data[head.end() :]
         if not request.read_whole(head, shape, len(body)):
             return False
         self._last = self._active = request
@@ -223,7 +223,7 @@ class ClientConnection(Caller):
     def _is_head_too_long(self, data: bytes) -> bool:
         """Count the bytes of an incomplete head, or of a chunked body's extensions and trailers."""
         if self._began:
-            self._head_began = self.last_heard
+            self._head_began = self.last_read
             self._head_bytes = 0
         if self._in_head:
             # Earlier requests and bodies in the same data do not count.
@@ -335,7 +335,7 @@ class ClientConnection(Caller):
             if self._parser.should_upgrade():
                 self._pass_over_upgrade(length, chunked, request.keep_alive)
         else:
-            request, shapes = HttpRequest(self, self._server.shared, target, self.last_heard), self._server.shapes
+            request, shapes = HttpRequest(self, self._server.shared, target, self.last_read), self._server.shapes
             if request.read_head(headers, self._parser, self._head_bytes, shapes) and self._parser.should_upgrade():
                 self._pass_over_upgrade(request.body.length or 0, request.body.chunked, request.keep_alive)
             self._shape = None if self.is_unknown else request.shape
@@ -386,7 +386,7 @@ class ClientConnection(Caller):
             self._refuse(Problem(ProblemType.SLOW, why))
         elif self.unsent > MOST_UNSENT or self.booking.size > self.base_bytes:
             self._hold()
-        elif not (self._in_head or self.is_answering) and now - self.last_heard > idle_seconds:
+        elif not (self._in_head or self.is_answering) and now - self.last_read > idle_seconds:
             self.close()
 
     def shut_down(self) -> None:

@@ -89,7 +89,7 @@ class HttpRequest(HeadedRequest):
             if len(self.passed) > LONG_HEAD:
                 self.body.book_head(len(self.passed))
             if not target.in_body:
-                self._decide(shared.authorizer.known(self.credential, target.asked))
+                self._decide(shared.authorizer.known(self.credential, target.grant_key))
         except Exception as error:
             self._end_with(error)
 
@@ -177,7 +177,7 @@ class HttpRequest(HeadedRequest):
         if body.complete and body.received <= MOST_UNSENT:
             self.target, found = KINDS[target.kind].open_body(target, body.whole())
             body.opened(found)
-            self._decide(self.shared.authorizer.granted(identity, self.target.asked))
+            self._decide(self.shared.authorizer.granted(identity, self.target.grant_key))
             return
         body.set_principal(identity.in_flight)
         body.let_come()
@@ -194,7 +194,7 @@ class HttpRequest(HeadedRequest):
             self._granted(grant)
 
     async def _authorize(self) -> None:
-        self._granted(await self.shared.authorizer.ask(self.credential, *self.target.asked))
+        self._granted(await self.shared.authorizer.ask(self.credential, *self.target.grant_key))
 
     async def _open_long_body(self) -> None:
         """Parse a long body in a thread, one at a time, so that other calls proceed."""
@@ -203,7 +203,7 @@ class HttpRequest(HeadedRequest):
         opened = loop.run_in_executor(self.shared.reader, lambda: kind.open_body(target, body.whole()))
         self.target, found = await opened
         body.opened(found)
-        self._decide(self.shared.authorizer.known(self.credential, self.target.asked))
+        self._decide(self.shared.authorizer.known(self.credential, self.target.grant_key))
 
     def _granted(self, grant: Grant) -> None:
         route, target, body = grant.route, self.target, self.body
@@ -218,7 +218,7 @@ class HttpRequest(HeadedRequest):
             body.set_principal(caller)
         if self.caller.is_unknown:
             self.caller.set_principal(caller)
-        if grant.tokens is not None and target.asks_for_usage is None:
+        if grant.tokens is not None and target.requests_usage is None:
             why = "Tokens are limited: `stream` must be true or false, and `stream_options` a single short object."
             raise Problem(ProblemType.MALFORMED, why)
         self.granted(
@@ -284,16 +284,16 @@ class HttpRequest(HeadedRequest):
         self.connection = connection
         connection.receiver = self
         route, target, body, passed = self.route, self.target, self.body, self.passed
-        asks_for_usage = False
-        if route.tells_usage:
-            asks_for_usage = bool(target.asks_for_usage)
-            if asks_for_usage or (self.grant and self.grant.tokens):  # the usage must be readable, so not compressed
+        requests_usage = False
+        if route.has_usage:
+            requests_usage = bool(target.requests_usage)
+            if requests_usage or (self.grant and self.grant.tokens):  # the usage must be readable, so not compressed
                 passed = _ACCEPTS_ENCODING.sub(b"", passed)
             assert route.kind.usage_of is not None
             self._status = 0
-            self.usage = route.kind.usage_of(target.streams, asks_for_usage)
+            self.usage = route.kind.usage_of(target.streams, requests_usage)
         if body.of_version is not None:
-            body.choose(route.name, self.version, asks_for_usage)
+            body.choose(route.name, self.version, requests_usage)
             if body.received > MOST_UNSENT:
                 body.of_version = None  # it holds the whole body
         first = route.first_lines(target, self.version)
@@ -473,12 +473,12 @@ class HttpRequest(HeadedRequest):
     def _count_usage(self) -> None:
         """Count the tokens used, in the metrics and in the caller's limit. If the server reports no usage, the limit
         counts an estimate, which is not an upper bound."""
-        if self.usage is None or not self.route.tells_usage or self._status >= 400 or not (self._status or self.is_cut):
+        if self.usage is None or not self.route.has_usage or self._status >= 400 or not (self._status or self.is_cut):
             return
         route, principal = self.route, self.identity.principal
         if self._status and self._problem is None and self.replica is not None and self.replica.untaken:
             self._forget_untaken(self.replica)
-        if (reported := self.usage.told()) is not None:
+        if (reported := self.usage.reported()) is not None:
             self.shared.meter.used(route.server, route.name, principal.source, reported)
         if self.grant is not None and self.grant.tokens is not None:
             self.grant.tokens.spend(sum(reported or (self.usage.estimated(self.body.received, self.size),)))
@@ -534,7 +534,7 @@ class HttpRequest(HeadedRequest):
             return False
         route = self.route
         is_to_have = self.may_be_lost() if self.lease is not None else route.pool.leases is None and not self.read_only
-        return is_to_have and route.kind.says_lost(self._status, b"".join(self._reply))
+        return is_to_have and route.kind.reports_lost(self._status, b"".join(self._reply))
 
     def sending_paused(self, paused: bool) -> None:
         """Pause or resume the request's body, because the replica reads slowly or again."""
@@ -654,11 +654,11 @@ class HttpRequest(HeadedRequest):
         self.passed = b""  # the connection keeps this request until the next one: free the memory
 
     def _record(self, status: int, seconds: float, is_logged: bool) -> None:
-        asked, size = (self.target.server, self.target.model), (self.body.received, self.size)
+        target, size = (self.target.server, self.target.model), (self.body.received, self.size)
         verb, shared, trace = self.target.verb, self.shared, http_parent(self.passed)
-        record = call_record(self, "http", self.request_id, verb, asked, self._problem, seconds, size, trace)
+        record = call_record(self, "http", self.request_id, verb, target, self._problem, seconds, size, trace)
         if is_logged:
-            shared.call_log.say(status, {"status": status, **record})
+            shared.call_log.write(status, {"status": status, **record})
         if self._span is not None and shared.tracer is not None:
             version = "1.1" if self.http_11 else "1.0"
             shared.tracer.http_ended(self._span, self.target, version, status, record)

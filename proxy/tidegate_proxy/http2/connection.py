@@ -38,8 +38,8 @@ class Http2Connection(Sender, Generic[Understood]):
 
     def __init__(self, parse_fields: Callable[[Fields], Understood], own: dict[int, int], preface: bytes) -> None:
         super().__init__()
-        self.heard_at = self.last_used
-        self.heard_settings = False
+        self.last_read = self.last_used
+        self.has_settings = False
         self.most_streams = h2.LARGEST_WINDOW  # How many simultaneous streams the peer allows.
         self._own = {h2.INITIAL_WINDOW_SIZE: self.stream_window, h2.MAX_FRAME_SIZE: h2.OWN_FRAME, **own}
         self._preface = preface
@@ -91,7 +91,7 @@ class Http2Connection(Sender, Generic[Understood]):
     def end_streams(self) -> None:
         for number in list(self.streams):
             if (stream := self.forget(number)) is not None:
-                stream.reset_received(None, self.heard_settings)
+                stream.reset_received(None, self.has_settings)
 
     def eof_received(self) -> bool | None:
         """Close the transport: HTTP/2 peers do not half-close."""
@@ -99,7 +99,7 @@ class Http2Connection(Sender, Generic[Understood]):
 
     def data_received(self, data: bytes) -> None:
         """Process received data: each complete frame, and DATA as it arrives."""
-        self.heard_at = monotonic()
+        self.last_read = monotonic()
         if self._rest:
             data = self._rest + data
             self._rest = b""
@@ -110,10 +110,10 @@ class Http2Connection(Sender, Generic[Understood]):
             return
         if at < len(data):
             self._rest = data[at:]
-        quiet = self.heard_at - self._control_frames_since if self.control_frames and not self.is_behind else 0.0
+        quiet = self.last_read - self._control_frames_since if self.control_frames and not self.is_behind else 0.0
         if quiet > self.tunables.control_seconds:
             # Reset only now: otherwise a peer that sends faster than this end reads could continue forever.
-            self.control_frames, self._control_frames_since = 0, self.heard_at
+            self.control_frames, self._control_frames_since = 0, self.last_read
         if self._is_wider:
             # Once for all updates that arrived together: each of them could move a little of every stream.
             self._is_wider = False
@@ -175,7 +175,7 @@ class Http2Connection(Sender, Generic[Understood]):
         return size
 
     def _take_frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
-        if not self.heard_settings and kind != h2.SETTINGS:
+        if not self.has_settings and kind != h2.SETTINGS:
             raise Http2Error(h2.PROTOCOL_ERROR, "the first frame is not SETTINGS")
         if kind == HEADERS:
             if flags & PADDED:
@@ -286,7 +286,7 @@ class Http2Connection(Sender, Generic[Understood]):
         self.last_opened = number
 
     def _count_data(self, number: int, length: int) -> None:
-        if not self.heard_settings:
+        if not self.has_settings:
             raise Http2Error(h2.PROTOCOL_ERROR, "the first frame is not SETTINGS")
         if self._is_idle(number):
             raise Http2Error(h2.PROTOCOL_ERROR, "DATA for an idle stream")
@@ -352,7 +352,7 @@ class Http2Connection(Sender, Generic[Understood]):
             self._is_wider = True
 
     def _take_settings(self, payload: bytes) -> None:
-        self.heard_settings = True
+        self.has_settings = True
         window = self.peer_window
         for name, value in h2.SETTING.iter_unpack(payload):
             if name == h2.INITIAL_WINDOW_SIZE:

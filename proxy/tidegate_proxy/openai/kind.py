@@ -22,7 +22,7 @@ from .usage import Usage
 
 NAME = "openai"
 _CALLS = ("chat/completions", "completions", "embeddings", "responses")
-_ASKED_FOR_USAGE = ("chat/completions", "completions")  # Their streams report usage only on request.
+_USAGE_ON_REQUEST = ("chat/completions", "completions")  # Their streams report usage only on request.
 _CODES = {
     "unauthenticated": "invalid_api_key",
     "unknown": "model_not_found",
@@ -46,7 +46,7 @@ class _List(msgspec.Struct):
 _list = msgspec.json.Decoder(_List)
 
 
-def tell_model(model: str, server: str) -> bytes:
+def model_entry(model: str, server: str) -> bytes:
     """Return a model's entry in the list of models. Its creation time is unknown."""
     return msgspec.json.encode({"id": model, "object": "model", "created": 0, "owned_by": server})
 
@@ -69,14 +69,14 @@ class OpenAIKind(ServerKind):
         call = read(body)
         if not is_served_name(call.model):
             raise Problem(ProblemType.UNKNOWN, "This is not a valid name of a model.")
-        asks = None if call.streams is None else call.options is not None and target.verb in _ASKED_FOR_USAGE
+        asks = None if call.streams is None else call.options is not None and target.verb in _USAGE_ON_REQUEST
         streams = call.streams is not False
-        asked = replace(target, model=call.model, in_body=False, streams=streams, asks_for_usage=asks)
+        found = replace(target, model=call.model, in_body=False, streams=streams, requests_usage=asks)
 
         def naming(model: str, version: str | None, asks: bool) -> list[Bytes]:
             return call.parts(_served(model, version), asks)
 
-        return asked, naming
+        return found, naming
 
     def version_name(self, model: str, version: str) -> str | None:
         return served_as(model, int(version))
@@ -95,7 +95,7 @@ class OpenAIKind(ServerKind):
         """Return the path of a server's list of models, its only configuration."""
         return b"/v1/models"
 
-    def says_lost(self, status: int, answer: bytes) -> bool:
+    def reports_lost(self, status: int, answer: bytes) -> bool:
         """Return whether a server may have lost the model that it had, and did nothing."""
         return status == 404 or (status in (500, 503) and _NOT_BEGUN.search(answer) is not None)
 

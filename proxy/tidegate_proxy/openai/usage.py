@@ -23,7 +23,7 @@ _ends = re.compile(rb'\ndata: *\[DONE\]|(?:\nevent: ?|"type"\s*:\s*")response\.(
 """The last event: `[DONE]`, or a response that is completed or incomplete. In JSON text, line breaks and quotation
 marks have a backslash, so a completion cannot look like one."""
 _names_error = re.compile(rb'\nevent: ?(?:error|response\.failed)|"type"\s*:\s*"response\.failed"').search
-_ASKED_FOR = re.compile(
+_REQUESTED = re.compile(
     rb'^data: ?\{(?=[^\n]*"choices"\s*:\s*\[\s*\])(?=[^\n]*"usage"\s*:\s*\{)[^\n]*+\n\r?\n', re.MULTILINE
 )
 """The additional event of a stream that reports its usage. It has no choices. The pattern scans no line again for each
@@ -101,7 +101,7 @@ class Usage:
         if end < 3 or len(data) - end > _MOST_EVENT:  # no event ends here, or it is too long for the usage
             end = 0 if len(data) <= _MOST_EVENT else len(data)
         self._held, data = data[end:], data[:end]
-        return data if _begins(data) is None else _ASKED_FOR.sub(b"", data)
+        return data if _begins(data) is None else _REQUESTED.sub(b"", data)
 
     def end(self) -> bytes:
         """Return the held bytes at the end of the response."""
@@ -113,7 +113,7 @@ class Usage:
         is_open = self._streams and self._ends and not self._has_ended
         return self._has_error or (is_open and (self._is_of_events or not self._unread))
 
-    def told(self) -> tuple[int, int] | None:
+    def reported(self) -> tuple[int, int] | None:
         """Return the reported tokens of the prompt and of the completion. None if the response reports none. Of several
         reports, the largest counts, because some engines repeat a caller's own words."""
         return self._used if any(self._used) else None
@@ -127,14 +127,14 @@ class Usage:
             self._used = max(self._used, (prompt, completion), key=sum)
         self._unread = data[at:] if len(data) - at <= _MOST_USAGE else data[1 - len(_KEY) :]
 
-    def estimated(self, asked: int, answered: int) -> int:
+    def estimated(self, requested: int, answered: int) -> int:
         """Return a guess of the tokens of a call of so many bytes whose response reports none.
 
         It is too high if many of the bytes are JSON or numbers of a vector. It is too low if tokens are shorter than
         four bytes, or if an event has several tokens. It is also too low before the first event, and if the engine goes
         on after its caller has left.
         """
-        return asked // _BYTES + (self._events if self._streams else answered // _BYTES)
+        return requested // _BYTES + (self._events if self._streams else answered // _BYTES)
 
 
 def _number(match: re.Match[bytes] | None) -> int:

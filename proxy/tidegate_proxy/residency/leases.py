@@ -85,7 +85,7 @@ class Lease:
 class ModelLeases:
     """The leases on one model: one, or two while it is hot or moves."""
 
-    looked: float  # Time of the last look at its load.
+    checked: float  # Time of the last look at its load.
     heat: Heat
     leases: list[Lease] = field(default_factory=list)  # Held leases, the oldest first.
     sequential: bool = False

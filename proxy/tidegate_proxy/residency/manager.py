@@ -205,7 +205,7 @@ class LeaseManager:
         with suppress(TimeoutError):
             async with asyncio.timeout(FIRST_SECONDS):
                 for here in list(self.table.replicas.values()):
-                    await here.asked_once.wait()
+                    await here.tried_once.wait()
 
     def _candidates(self, model: str, tried: Sequence[Replica] = ()) -> list[ReplicaLeases]:
         """Return the replicas at which to request a lease, the best first. Raises Problem (busy) if there is none."""

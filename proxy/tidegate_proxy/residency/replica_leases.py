@@ -59,7 +59,7 @@ class ReplicaLeases:
     def __post_init__(self) -> None:
         self.leases: dict[str, Lease] = {}
         self.came = monotonic()  # When it was first listed.
-        self.asked_once = asyncio.Event()  # Set when the first renewal has ended, with a response or without.
+        self.tried_once = asyncio.Event()  # Set when the first renewal has ended, with a response or without.
         self._acquiring: SharedTasks[tuple[_Wanted, float], api.Answer] = SharedTasks()
         self._began: dict[_Wanted, float] = {}  # When the last request for each began, while it is in progress.
         self._releases: set[asyncio.Task[None]] = set()
@@ -141,7 +141,7 @@ class ReplicaLeases:
             sent = monotonic()
             self._hurry.clear()
             await self._renew(sent)
-            self.asked_once.set()
+            self.tried_once.set()
             pause = self.lease_seconds / api.RENEWALS_PER_LEASE
             if self.silent:
                 pause = min(1.0, pause / 3)

@@ -144,8 +144,8 @@ class Rebalancer:
         requests = sum(lease.requests - lease.seen for lease in model.leases)
         for lease in model.leases:
             lease.seen = lease.requests
-        hot = model.heat.look(in_flight, requests, now - model.looked)
-        model.looked = now
+        hot = model.heat.look(in_flight, requests, now - model.checked)
+        model.checked = now
         if model.sequential or model.moving is not None:
             return
         wanted = 2 if hot else 1

@@ -57,14 +57,14 @@ class CallLog:
         self._next_success = now + self._success_every
         return True
 
-    def say(self, status: int, call: dict[str, Any]) -> None:
+    def write(self, status: int, call: dict[str, Any]) -> None:
         """Log a call without its fields that are None. `status` is HTTP's, or the equivalent one."""
         fields = {name: value for name, value in call.items() if value is not None}
         if left_out := sum(each.left_out().get("notLogged", 0) for each in self._failures.values()):
             fields["notLogged"] = left_out
         self._add_calls(fields)
         level = logging.WARNING if status >= 500 else logging.INFO
-        log.log(level, "%s %s", call["protocol"], status, extra={"said": fields})
+        log.log(level, "%s %s", call["protocol"], status, extra={"data": fields})
 
     def flush(self, now: float) -> None:
         """Log the calls that are in no line yet, unless one will soon include them."""
@@ -72,7 +72,7 @@ class CallLog:
             self._next_success = now + self._success_every
             fields: dict[str, Any] = {}
             self._add_calls(fields)
-            log.info("calls", extra={"said": fields})
+            log.info("calls", extra={"data": fields})
 
     def _add_calls(self, fields: dict[str, Any]) -> None:
         calls: dict[str, dict[str, int]] = {}

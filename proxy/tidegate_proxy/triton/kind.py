@@ -200,14 +200,14 @@ class TritonKind(ServerKind):
             return None
         return str(parameters.sequence_id).encode("utf-8", "surrogatepass")
 
-    def says_lost(self, status: int, answer: bytes) -> bool:
+    def reports_lost(self, status: int, answer: bytes) -> bool:
         return status in LOST_STATUSES and LOST.search(answer) is not None
 
     async def lacks(self, _status: int, pool: Pool, *_: object) -> bool:
         """Return whether the replica may get the model again: not without leases, so its caller gets the error."""
         return pool.leases is not None
 
-    def says_lost_over_grpc(self, code: int, headers: bytes) -> bool:
+    def reports_lost_over_grpc(self, code: int, headers: bytes) -> bool:
         return code in LOST_CODES and LOST.search(headers) is not None
 
     def problem_body(self, problem: Problem, request_id: str) -> tuple[str, bytes]:

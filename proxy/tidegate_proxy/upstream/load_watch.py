@@ -55,12 +55,12 @@ class LoadWatch(PeriodicProbe):
         replica: Replica,
         question: IndexQuestion,
         host: str,
-        said: Mapping[str, str],
+        fields: Mapping[str, str],
         is_called: Callable[[str], bool],
         expected: Callable[[], Collection[Key]],
         tunables: Tunables,
     ) -> None:
-        """Start the queries, which run until the replica is closed. `said` are the log's fields about the replica.
+        """Start the queries, which run until the replica is closed. `fields` are the log's fields about the replica.
 
         `is_called` returns whether the routing table has a model. Other models in the repository are ignored.
         `expected` returns the versions that calls name. If their model is loaded, they must be loaded too.
@@ -74,11 +74,11 @@ class LoadWatch(PeriodicProbe):
         self.seen_at: float | None = None
         """Monotonic time of the last successful query. None if its result is useless, for example after a restart."""
         self._read = question.read
-        self._fields = dict(said)
+        self._fields = dict(fields)
         self._unexplained: dict[Key, float] = {}
         self._is_called, self._expected = is_called, expected
         self.tunables = tunables
-        self._looked_at = 0.0
+        self._queried_at = 0.0
         self._missed = 0  # Consecutive timeouts.
         self._rest = 0.0  # Minimum pause in seconds after the last query.
 
@@ -89,7 +89,7 @@ class LoadWatch(PeriodicProbe):
 
     async def look(self) -> None:
         """Query the index now, unless that was just done. Simultaneous callers share one query."""
-        if self._probing is not None or monotonic() - self._looked_at >= self.tunables.index_fresh_seconds:
+        if self._probing is not None or monotonic() - self._queried_at >= self.tunables.index_fresh_seconds:
             await self.ask(self.tunables.index_wait_seconds)
 
     def failure_lines(self) -> list[str]:
@@ -101,10 +101,10 @@ class LoadWatch(PeriodicProbe):
         ]
 
     def _pause(self) -> float:
-        return max(self.tunables.index_seconds, self._looked_at + self._rest - monotonic())
+        return max(self.tunables.index_seconds, self._queried_at + self._rest - monotonic())
 
     async def _probe(self) -> None:
-        if monotonic() - self._looked_at < self._rest:
+        if monotonic() - self._queried_at < self._rest:
             return  # even if someone is waiting
         began, breaker, missed, tunables = monotonic(), self._replica.breaker, 0, self.tunables
         try:
@@ -122,11 +122,11 @@ class LoadWatch(PeriodicProbe):
             missed = self._missed + 1 if is_late and not breaker.is_unresponsive() else 0
             self.seen_at = self.seen_at if missed else None
             if self.seen:
-                log.info("cannot list the models of %s: %s", self._replica.name, why, extra={"said": self._fields})
+                log.info("cannot list the models of %s: %s", self._replica.name, why, extra={"data": self._fields})
             self.why = why
         finally:
-            self._looked_at, self._missed = monotonic(), missed
-            took = 0.0 if breaker.is_unresponsive() else self._looked_at - began
+            self._queried_at, self._missed = monotonic(), missed
+            took = 0.0 if breaker.is_unresponsive() else self._queried_at - began
             self._rest = min(LONGEST_REST, tunables.index_rests * took * 2.0 ** max(0, missed - 1))
 
     def _take(self, index: LoadIndex, now: float) -> None:
@@ -166,7 +166,7 @@ class LoadWatch(PeriodicProbe):
     def _report(self, level: int, key: Key, what: str, why: str) -> None:
         (model, version), where = key, self._replica.name
         fields = {**self._fields, "replica": where, "model": model, "version": version or None, "why": why or None}
-        log.log(level, "%s %s at %s%s", _named(*key), what, where, f": {why}" if why else "", extra={"said": fields})
+        log.log(level, "%s %s at %s%s", _named(*key), what, where, f": {why}" if why else "", extra={"data": fields})
 
 
 def _named(model: str, version: str) -> str:

@@ -112,6 +112,6 @@ def no_replica(pool: str, replicas: Collection[Replica], now: float, away: float
     seconds there has been none. The proxy must look up the pool's name again at least."""
     why = next((each.breaker.why for each in replicas if each.breaker.failures >= FAILURES), "")
     what = f"can be used: {why}" if why else "accepts connections" if replicas else "exists"
-    looked_up = max(LOOKUP_SECONDS, again_seconds(away))
-    retry_after = min((each.breaker.opens_in(now) for each in replicas), default=looked_up)
+    lookup = max(LOOKUP_SECONDS, again_seconds(away))
+    retry_after = min((each.breaker.opens_in(now) for each in replicas), default=lookup)
     return Problem(ProblemType.BUSY, f"No replica of {pool} {what}.", max(0.1, retry_after), reason="no-replica")

@@ -60,7 +60,7 @@ def test_a_stream_in_which_a_message_reports_an_error_counts_as_failed(
     [count] = one.proxy.shared.meter.calls.values()
     assert dict(count.statuses) == {code: 1}
     [line] = [each for each in caplog.records if each.name == "tidegate_proxy.calls"]
-    assert (line.levelname, line.said["status"]) == (level, code)  # type: ignore[attr-defined]
+    assert (line.levelname, line.data["status"]) == (level, code)  # type: ignore[attr-defined]
 
 
 def test_each_message_is_authorised(three: Rig) -> None:

@@ -139,7 +139,7 @@ def test_servers_report_liveness_and_metadata(running: Rig) -> None:
     assert method(channel, "ServerMetadata")(pb.ServerMetadataRequest(), metadata=main).name == "a"
     ask = method(channel, "ServerMetadata")
     assert refused(ask, pb.ServerMetadataRequest()).code() == grpc.StatusCode.UNAUTHENTICATED
-    unknown = running.metadata(("inference-server", "nobody"))
+    unknown = running.metadata(("inference-server", "absent"))
     assert refused(ask, pb.ServerMetadataRequest(), unknown).code() == grpc.StatusCode.NOT_FOUND
 
 
@@ -293,6 +293,6 @@ def test_an_error_comes_as_the_replica_wrote_it_and_the_log_has_no_paths(
         error = refused(method(failing.channel(), "ModelInfer"), infer_request("raises"), failing.metadata())
         assert (error.code(), error.details()) == (grpc.StatusCode.INTERNAL, RAISED)
         until(lambda: bool(caplog.records))
-    [line] = [vars(record)["said"] for record in caplog.records]
+    [line] = [vars(record)["data"] for record in caplog.records]
     assert (line["why"], line["server"], line["pool"]) == ("in 'e', ValueError: 100 % ü in model.py", "main", "one")
     assert "problem" not in line

@@ -1,5 +1,5 @@
 /* The part of a browser's document that the script of the /models page uses. */
-const elements = {}, asked = [], document = {}, location = { pathname: "/inference/models" };
+const elements = {}, requests = [], document = {}, location = { pathname: "/inference/models" };
 let answer;
 
 class Element {
@@ -20,7 +20,7 @@ const setTimeout = (what, rest) => { timers.push(what); rests.push(rest); };
 const AbortSignal = { timeout: (milliseconds) => ({ milliseconds }) };
 
 async function fetch(path, options) {
-  asked.push({ path, ...options });
+  requests.push({ path, ...options });
   if (!answer) throw new TypeError("the proxy is not there");
   if (answer.status === 408) throw Object.assign(new Error("signal timed out"), { name: "TimeoutError" });
   return { ok: answer.status < 400, status: answer.status, json: async () => JSON.parse(answer.body) };

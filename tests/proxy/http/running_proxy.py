@@ -52,7 +52,7 @@ class Reply:
 class Caller:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
-    last_heard: Callable[[], float] = lambda: 0.0  # When the proxy last read from a caller.
+    last_read: Callable[[], float] = lambda: 0.0  # When the proxy last read from a caller.
     body: bytes = b""
 
     async def send(self, data: bytes) -> None:
@@ -61,9 +61,9 @@ class Caller:
 
     async def send_apart(self, data: bytes) -> None:
         """Send a part, and wait until the proxy has read it."""
-        before = self.last_heard()
+        before = self.last_read()
         await self.send(data)
-        await until(lambda: self.last_heard() > before)
+        await until(lambda: self.last_read() > before)
 
     async def reply(self) -> Reply:
         """Read a response. Raises asyncio.IncompleteReadError if it is truncated."""
@@ -124,12 +124,12 @@ class RunningProxy:
     async def caller(self, side: str = "http") -> AsyncIterator[Caller]:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.proxy.ports[side], limit=1 << 26)
         try:
-            yield Caller(reader, writer, self.last_heard)
+            yield Caller(reader, writer, self.last_read)
         finally:
             writer.transport.abort()
 
-    def last_heard(self) -> float:
-        return max((each.last_heard for each in self.proxy.http.connections), default=0.0)
+    def last_read(self) -> float:
+        return max((each.last_read for each in self.proxy.http.connections), default=0.0)
 
     async def ask(self, data: bytes | None = None, seconds: float = 20, side: str = "http") -> Reply:
         async with self.caller(side) as caller, asyncio.timeout(seconds):

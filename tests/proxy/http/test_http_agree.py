@@ -67,7 +67,7 @@ def _rule(name: str, actions: tuple[routing.Action, ...], *models: str) -> routi
 
 # --- requests
 names = ["resnet", "split"]
-odd_names = ["seen", "hidden", "nobody", "%72esnet", "..", "resnet;x", "stats"]
+odd_names = ["seen", "hidden", "absent", "%72esnet", "..", "resnet;x", "stats"]
 verbs = ["/infer", "/infer", "/generate", "/generate_stream", "/ready", "/config", "/stats", ""]
 prefixes = ["", "", "/servers/vision"]
 versions = ["", "", "/versions/3"]

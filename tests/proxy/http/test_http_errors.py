@@ -37,7 +37,7 @@ async def test_an_error_comes_as_the_server_wrote_it_and_the_log_has_no_paths(
             assert (reply.status, reply.body) == (500, BODY)
             assert reply.headers["content-type"] == "application/json"
             assert reply.headers["x-request-id"]
-    lines = [vars(record)["said"] for record in caplog.records]
+    lines = [vars(record)["data"] for record in caplog.records]
     assert [(line["why"], line["pool"], line["server"], line["model"]) for line in lines] == [
         (f"{RAISED} in model.py"[:MOST], "main", "vision", MODEL)
     ] * 2

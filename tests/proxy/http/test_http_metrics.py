@@ -69,7 +69,7 @@ async def test_calls_are_counted_with_their_bytes_and_seconds(here: RunningProxy
 
 async def test_refusals_are_counted_by_their_kind(tmp_path: Path) -> None:
     async with served(tmp_path, access=access_table((), 60, 2)) as here:
-        for data in (request(), request(), request(), request(key=None), request("/v2/models/nobody/infer")):
+        for data in (request(), request(), request(), request(key=None), request("/v2/models/absent/infer")):
             await here.ask(data)
         await here.ask(request("/v2", method="GET", key=None))
         await here.ask(b"nonsense\r\n\r\n")
@@ -126,8 +126,8 @@ async def test_loaded_and_refused_files_are_counted(tmp_path: Path, here: Runnin
 
 async def test_callers_make_no_labels(here: RunningProxy, caller: Caller) -> None:
     await here.ask()
-    await here.ask(request("/v2/models/nobody/infer", key=None))
-    await here.ask(request("/v2/models/nobody/infer"))
+    await here.ask(request("/v2/models/absent/infer", key=None))
+    await here.ask(request("/v2/models/absent/infer"))
     before = sum(len(metric.samples) for metric in (await scrape(here)).values())
     for number in range(100):
         await caller.send(request(f"/servers/s{number}/v2/models/m{number}/versions/{number + 1}/infer"))
@@ -140,7 +140,7 @@ async def test_callers_make_no_labels(here: RunningProxy, caller: Caller) -> Non
 async def test_the_metrics_are_those_of_the_catalogue(tmp_path: Path) -> None:
     async with served(tmp_path, otlp_endpoint="http://127.0.0.1:9", metrics_callers=9) as here:
         await here.ask()
-        await here.ask(request("/v2/models/nobody/infer"))
+        await here.ask(request("/v2/models/absent/infer"))
         found = await scrape(here)
     catalogue = {each.name: each for each in metrics.PROXY.values()}
     assert {name: (each.type, each.documentation) for name, each in found.items()} == {

@@ -164,7 +164,7 @@ async def test_a_truncated_response_is_counted_and_logged_as_a_failure(
         assert value(found, "problems_total", type="upstream-failed") == 1
         assert value(found, "requests_total", status="502") == 1
         assert value(found, "requests_total", status="200") == 0
-    [line] = [record.said for record in caplog.records if getattr(record, "said", {}).get("verb")]  # type: ignore[attr-defined]
+    [line] = [record.data for record in caplog.records if getattr(record, "data", {}).get("verb")]  # type: ignore[attr-defined]
     assert (line["status"], line["problem"]) == (502, "upstream-failed")
 
 

@@ -178,7 +178,7 @@ def test_a_refresh_uses_the_key_and_the_same_url(browser: Browser) -> None:
     browser.answers(200, models(model("<b>there</b>")))
     browser.look(" tg_key ")
     assert [row[1] for row in browser.read("shown()")] == ["<b>there</b>"]
-    first, second = browser.read("asked")
+    first, second = browser.read("requests")
     assert first.pop("signal")["milliseconds"] == second.pop("signal")["milliseconds"] == 10_000
     assert first == {"path": "/inference/models", "headers": {"accept": "application/json"}, "cache": "no-store"}
     assert second["headers"] == {"accept": "application/json", "authorization": "Bearer tg_key"}

@@ -62,7 +62,7 @@ async def test_only_models_that_the_caller_may_inspect_are_shown(tmp_path: Path)
     async with served(tmp_path / "other") as here:
         for path in ("/models", f"/models/{MODEL}", "/servers/vision/models"):
             assert (await here.ask(request(path, method="GET", key=None))).problem == "unauthenticated"
-        for path in ("/models/nothing", f"/servers/nobody/models/{MODEL}", "/servers/nobody/models"):
+        for path in ("/models/nothing", f"/servers/absent/models/{MODEL}", "/servers/absent/models"):
             assert (await here.ask(request(path, method="GET"))).problem == "unknown"
 
 

@@ -255,7 +255,7 @@ async def test_a_good_table_that_could_not_be_read_for_a_while_is_read_then(tmp_
             await watched.look()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert (watched.failures, watched.last_error) == (1, "it cannot be read: Too many open files"), "told once"
+    assert (watched.failures, watched.last_error) == (1, "it cannot be read: Too many open files"), "reported once"
     for _ in range(2):
         await watched.look()
     assert (used, watched.generation, watched.last_error) == ([b"1", b"22"], 2, "")

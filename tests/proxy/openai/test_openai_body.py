@@ -145,7 +145,7 @@ def test_a_stream_gets_a_request_for_its_usage_and_nothing_else_changes(
     target, _ = KIND.open_body(CHAT, body)
     requests_usage = has_options and isinstance(options, dict) and options.get("include_usage") is True
     if requests_usage or (has_options and options and not isinstance(options, dict)):
-        assert not target.asks_for_usage
+        assert not target.requests_usage
         return
     sent = json.loads(forwarded(body, "2", True)[1])
     assert sent.pop("stream_options") == (wanted if has_options else {"include_usage": True})
@@ -187,6 +187,6 @@ def test_an_engines_error_is_logged_without_words_of_a_prompt(body: bytes, logge
 )  # fmt: skip
 def test_usage_is_not_requested_if_it_is_reported_anyway_or_the_options_are_unclear(body: bytes) -> None:
     assert CHAT is not None
-    assert not KIND.open_body(CHAT, body)[0].asks_for_usage
+    assert not KIND.open_body(CHAT, body)[0].requests_usage
     model, sent = forwarded(body, None, True)
     assert (model, json.loads(sent)) == ("m", json.loads(body))

@@ -132,7 +132,7 @@ def test_errors_have_the_classes_of_the_client(here: Place) -> None:
     with pytest.raises(openai.NotFoundError):
         called(here.client("guest"), "chat")
     with pytest.raises(openai.AuthenticationError, match="Unknown credential"):
-        called(openai.OpenAI(base_url=f"http://{here.proxy.http}/v1", api_key="nobody", max_retries=0), "plain")
+        called(openai.OpenAI(base_url=f"http://{here.proxy.http}/v1", api_key="unknown", max_retries=0), "plain")
     with pytest.raises(openai.BadRequestError, match="Temperature must be between 0 and 2"):
         called(here.client(), "plain", temperature=1e9)
     with pytest.raises(openai.APITimeoutError):

@@ -47,10 +47,10 @@ def test_the_unrequested_event_is_removed_and_nothing_else_changes(
     made = Usage(True, True)
     data = b"".join((*seen, event(requested, separators, ends), event("[DONE]", ends=ends)))
     assert read(made, data, sizes) == b"".join((*seen, event("[DONE]", ends=ends)))
-    assert made.told() == (4, 3)
+    assert made.reported() == (4, 3)
     made = Usage(True, False)
     assert read(made, data, sizes) == data
-    assert made.told() == (4, 3)
+    assert made.reported() == (4, 3)
 
 
 def test_events_are_handed_on_as_soon_as_they_are_whole() -> None:
@@ -81,7 +81,7 @@ def test_usage_is_found_at_any_place_of_a_response(answer: object, expected: tup
     for size in (1, 100, 10**5):
         made, data = Usage(False, False), json.dumps(answer).encode()
         assert read(made, data, [size] * (len(data) // size)) == data
-        assert made.told() == expected
+        assert made.reported() == expected
     assert made.estimated(400, 80) == 120, "a token is some four bytes"
 
 
@@ -231,7 +231,7 @@ async def test_a_stream_that_breaks_is_a_failure_in_metrics_and_log(
         problems = {key[0] for key in here.proxy.shared.meter.problems}
         assert problems == ({"upstream-failed"} if status == 502 else set())
         line = next(each for each in caplog.records if each.name == "tidegate_proxy.calls")
-        assert (line.levelname, line.said["status"]) == ("WARNING" if status == 502 else "INFO", status)  # type: ignore[attr-defined]
+        assert (line.levelname, line.data["status"]) == ("WARNING" if status == 502 else "INFO", status)  # type: ignore[attr-defined]
 
 
 @pytest.mark.anyio

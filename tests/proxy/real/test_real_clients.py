@@ -69,7 +69,7 @@ CALLS: dict[str, Call] = {
     "another type": infer("add_sub_fp32", lambda k: add_sub(k, "FP32", numpy.float32)),
     "parameters": infer("add_sub", parameters={"own": 7, "other": "x"}),
     "a priority and a time": infer("add_sub", priority=1, timeout=5_000_000),
-    "asked outputs": lambda c, h, k: c.infer(
+    "requested outputs": lambda c, h, k: c.infer(
         "add_sub", add_sub(k), outputs=[k.InferRequestedOutput("OUTPUT1")], headers=h
     ),
     "600 KB": infer("echo", lambda k: [tensor(k, "INPUT", PICTURE, "FP32")]),

@@ -85,7 +85,7 @@ async def test_broken_models_have_a_state_a_metric_and_a_log_line_and_calls_cont
             assert place.state == "failed"
             assert why in place.why
             assert [each.version for each in place.failures] == [1]
-            [line] = [vars(each)["said"] for each in caplog.records if vars(each).get("said", {}).get("model") == name]
+            [line] = [vars(each)["data"] for each in caplog.records if vars(each).get("data", {}).get("model") == name]
             assert why in line["why"]
             for text in (place.why, line["why"]):
                 assert "/" not in text.replace("application/", "")
@@ -143,7 +143,7 @@ async def test_a_configuration_that_breaks_under_a_loaded_model_is_reported_if_c
             place = await listed(here, "echo")
             assert (place.state, place.versions, [each.version for each in place.failures]) == ("resident", (1,), [2])
             [line] = [each for each in caplog.records if each.levelno == logging.WARNING]
-            assert vars(line)["said"]["version"] == "2"
+            assert vars(line)["data"]["version"] == "2"
             _, lines = await here.admin(METRICS_PATH)
             assert any(each.startswith("tidegate_proxy_load_failures{") and each.endswith(" 1.0") for each in lines)
             assert (await here.ask(request("/v2/models/echo/versions/1/infer", BODY))).status == 200

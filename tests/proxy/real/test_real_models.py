@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 BODY = json.dumps({"inputs": [{"name": "INPUT", "datatype": "INT32", "shape": [1], "data": [7]}]}).encode()
 
 
-@pytest.mark.parametrize(("alias", "status", "version"), [(None, 200, 2), ("champion", 200, 1), ("nobody", 503, None)])
+@pytest.mark.parametrize(("alias", "status", "version"), [(None, 200, 2), ("champion", 200, 1), ("absent", 503, None)])
 async def test_the_version_of_the_alias_answers_and_not_the_newest(
     real_triton: Triton, tmp_path: Path, alias: str | None, status: int, version: int | None
 ) -> None:

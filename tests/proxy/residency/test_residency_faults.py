@@ -169,7 +169,7 @@ async def test_a_grant_of_a_leaving_replica_is_dropped(tmp_path: Path, monkeypat
         first, second = in_rank("a", here)
         leases = front.leases
         policy = policy_of(front, first)
-        await until(lambda: all(each.asked_once.is_set() for each in leases.table.replicas.values()))
+        await until(lambda: all(each.tried_once.is_set() for each in leases.table.replicas.values()))
         acquire = policy._client.acquire
 
         async def leave_first(message: lease.Acquire) -> lease.Answer:

@@ -51,7 +51,7 @@ async def test_caller_log_and_metrics_have_one_reason_with_pool_and_replica(
         assert reply.json().get("reason") == (word if word != kind.word else None)
         assert text in reply.json()["detail"]
         assert "/models" not in reply.json()["detail"]
-        [fields] = [vars(record)["said"] for record in caplog.records]
+        [fields] = [vars(record)["data"] for record in caplog.records]
         expected = {"problem": kind.word, "reason": word, "server": "vision", "pool": "main", "model": "b"}
         assert {name: fields[name] for name in expected} == expected
         assert (fields["why"], fields["replica"]) == (reply.json()["detail"], replica)
@@ -95,6 +95,6 @@ async def test_an_invalid_or_unknown_name_sends_no_lease_request(tmp_path: Path)
     async with sites() as [site], estate(tmp_path, [site]) as here:
         await until(lambda: site.renewals)
         site.how = "hangs up"
-        for name in ("nobody", "%2e%2e", "a%2Fb", "a b".replace(" ", "%20"), "x" * 300, ".a"):
+        for name in ("absent", "%2e%2e", "a%2Fb", "a b".replace(" ", "%20"), "x" * 300, ".a"):
             reply = await here.ask(request(f"{WHEREABOUTS_PATH}/{name}", method="GET"))
             assert (reply.status, reply.problem) in ((404, "unknown"), (400, "malformed")), name

@@ -196,7 +196,7 @@ class Wire:
     async def _carry(self, ask: Any, message: Any, seconds: float | None) -> Any:
         site, world = self.site, self.site.world
         if site.how == "ended":
-            raise GoneError("nobody listens")
+            raise GoneError("there is no listener")
 
         async def arrive() -> Any:
             await asyncio.sleep(world.delay())

@@ -20,7 +20,7 @@ CALLS = st.lists(
 
 
 def fields(record: logging.LogRecord) -> dict[str, Any]:
-    found: dict[str, Any] = vars(record)["said"]
+    found: dict[str, Any] = vars(record)["data"]
     return found
 
 
@@ -35,7 +35,7 @@ def test_every_call_of_a_model_is_logged_once_and_soon(calls: list[tuple[float, 
             log.flush(now)
             waiting += [(now, model)] if model is not None else []
             if log.wants(status, now, model):
-                log.say(status, {"protocol": "http"})
+                log.write(status, {"protocol": "http"})
             for record in lines.taken():
                 for server, models in fields(record).get("calls", {}).items():
                     logged.update({(server, name): number for name, number in models.items()})
@@ -58,11 +58,11 @@ def test_the_lines_of_failures_are_not_used_up_by_calls_of_another_kind(noise: i
         log = CallLog()
         for _ in range(10 * FAILURES_A_SECOND):
             if log.wants(noise, 5.0, None if stranger else ("main", "bee"), stranger=stranger):
-                log.say(noise, {"protocol": "http"})
+                log.write(noise, {"protocol": "http"})
         assert len(lines.taken()) == FAILURES_A_SECOND
         for _ in range(FAILURES_A_SECOND):
             assert log.wants(500, 5.0, ("main", "ant"))
-            log.say(500, {"protocol": "http"})
+            log.write(500, {"protocol": "http"})
         records = lines.taken()
         assert len(records) == FAILURES_A_SECOND
         assert fields(records[0])["notLogged"] == 9 * FAILURES_A_SECOND

@@ -53,8 +53,8 @@ async def test_a_failed_load_is_reported_with_its_reason_and_calls_continue(
     assert (place.state, place.replica) == ("resident", here.pool.replicas[0].name)
     assert [(each.version, each.why) for each in place.failures] == [(2, WHY)]
     [warning] = [each for each in caplog.records if each.levelno == logging.WARNING]
-    assert vars(warning)["said"].keys() <= log_fields.FIELDS.keys()
-    assert [vars(warning)["said"][name] for name in ("version", "why", "pool")] == ["2", WHY, "main"]
+    assert vars(warning)["data"].keys() <= log_fields.FIELDS.keys()
+    assert [vars(warning)["data"][name] for name in ("version", "why", "pool")] == ["2", WHY, "main"]
     number, since = await metrics(here)
     assert number.endswith(" 1.0")
     assert f'model="{MODEL}",pool="main"' in since

@@ -25,8 +25,8 @@ _SHORTEST_SECONDS = 30.0  # With a shorter period a model stays resident anyway.
 def note(pool: Pool, model: Model, at: float) -> None:
     """Note a call. If it begins a burst, predict the next one. A retry after `busy` counts at its first call."""
     model.expected_until = -math.inf
-    if at <= model.asked_until:
-        at = model.asked_since
+    if at <= model.returns_until:
+        at = model.wanted_since
     if at - model.burst_at <= _BURST_SECONDS or not pool.settings.policy.breaks_even:
         return
     if model.burst_at > -math.inf:

@@ -160,7 +160,7 @@ def grant_all(pool: Pool, model: Model, incarnation: str) -> None:
     waiters, model.waiters = model.waiters, {}
     for waiter in waiters.values():
         ticket = waiter.ticket
-        granted = grant(pool, model, ticket.holder, pool.now - ticket.asked, incarnation)
+        granted = grant(pool, model, ticket.holder, pool.now - ticket.since, incarnation)
         pool.report(Answered(ticket, granted))
     if pool.now < model.kept_until:
         hold(pool, model, RETURNING, model.kept_until - pool.now)
@@ -210,18 +210,18 @@ def _refuse_busy(pool: Pool, model: Model, waiter: Waiter) -> None:
     pool.report(Answered(waiter.ticket, answer))
     back_at = pool.now + answer.retry_after
     until = back_at + JITTER * answer.retry_after + LATE_SECONDS
-    is_asked_alone = waiter.room_by > waiter.ticket.asked  # Else the proxy tries other replicas.
-    if is_asked_alone:
-        ahead.note(pool, model, waiter.ticket.asked)
-    if waiter.ticket.asked > model.asked_until:
-        model.asked_since = waiter.ticket.asked
+    is_only_replica = waiter.room_by > waiter.ticket.since  # Else the proxy tries other replicas.
+    if is_only_replica:
+        ahead.note(pool, model, waiter.ticket.since)
+    if waiter.ticket.since > model.returns_until:
+        model.wanted_since = waiter.ticket.since
     near = [each for each in model.returns if each[0] <= until and back_at <= each[1]]
     others = [each for each in model.returns if each not in near and pool.now <= each[1]]
     model.returns = [*others, (min([back_at, *(begin for begin, _ in near)]), max([until, *(end for _, end in near)]))]
     if model.state is State.LOADING:
         model.kept_until = max(model.kept_until, until)
     if model.state is State.QUEUED:
-        if is_asked_alone:
+        if is_only_replica:
             model.refused, model.refused_at = refused(pool, model) + 1, pool.now
             model.back_at = min(model.back_at, back_at) if model.back_at > pool.now else back_at
             pool.returning[model.name] = None

@@ -229,7 +229,7 @@ class Ticket:
     number: int
     model: str
     holder: str
-    asked: float
+    since: float
     deadline: float
 
 

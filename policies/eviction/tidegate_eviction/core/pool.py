@@ -108,7 +108,7 @@ class Model:
     room_made: bool = False  # Memory is reserved for its load, usually because others were evicted.
     room_kept_until: float = -math.inf  # The end of that if no caller waits.
     due: float = 0.0  # For a queued model: the earliest time with enough memory.
-    asked_since: float = 0.0
+    wanted_since: float = 0.0
     """The request of its first waiting caller, and the return of the first refused caller."""
     back_at: float = -math.inf
     returns: list[tuple[float, float]] = field(default_factory=list)
@@ -133,7 +133,7 @@ class Model:
         return tuple(dict.fromkeys((self.name, *self.spec.parts)))
 
     @property
-    def asked_until(self) -> float:
+    def returns_until(self) -> float:
         return max((until for _, until in self.returns), default=-math.inf)
 
     @property
@@ -308,7 +308,7 @@ class Pool:
     def refused_busy(self) -> list[Model]:
         """Return the models without waiting callers whose refused callers may still return."""
         for name in list(self.returning):
-            if name not in self.models or self.models[name].asked_until < self.now:
+            if name not in self.models or self.models[name].returns_until < self.now:
                 del self.returning[name]
         models = [self.models[name] for name in self.returning]
         return [each for each in models if each.state in (State.COLD, State.QUEUED) and not each.waiters]

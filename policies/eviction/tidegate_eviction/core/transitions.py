@@ -56,8 +56,8 @@ def load(pool: Pool, model: Model, *, margin: int = 0, watch: bool = False) -> N
         pool.ledger.reserve(model.name, margin)
     model.held = model.pieces
     number = next(pool.numbers)
-    asked = min((waiter.ticket.asked for waiter in model.waiters.values()), default=pool.now)
-    queued = pool.now - asked
+    since = min((waiter.ticket.since for waiter in model.waiters.values()), default=pool.now)
+    queued = pool.now - since
     model.operation = Operation(number, pool.now, new, is_alone, clean, watch, model.wanted_identity, queued)
     model.room_made, model.no_room = False, (-math.inf, -math.inf)
     pool.loads[number] = model
@@ -204,9 +204,9 @@ def settle(pool: Pool, model: Model) -> None:
 
 def queue(pool: Pool, model: Model) -> None:
     """Queue a cold model. A caller that was refused as busy and returns on time keeps its place."""
-    if pool.now > model.asked_until:
-        model.asked_since = pool.now
-    model.queued_at, model.room_made, model.due = model.asked_since, False, pool.now
+    if pool.now > model.returns_until:
+        model.wanted_since = pool.now
+    model.queued_at, model.room_made, model.due = model.wanted_since, False, pool.now
     pool.move(model, "wanted")
 
 

@@ -33,18 +33,18 @@ class KeptFile:
     def __init__(self, path: Path, loss: str) -> None:
         self.path = path
         self._loss = loss
-        self._said = ""
+        self._logged = ""
 
     def write(self, data: bytes) -> bool:
         """Replace the file, and return whether that succeeded. Blocks. A failure is logged once."""
         try:
             write_whole(self.path, data)
         except OSError as error:
-            if str(error) != self._said:
-                self._said = str(error)
+            if str(error) != self._logged:
+                self._logged = str(error)
                 log.warning("%s cannot be written: %s: %s", self.path, self._loss, error)
             return False
-        self._said = ""
+        self._logged = ""
         return True
 
 

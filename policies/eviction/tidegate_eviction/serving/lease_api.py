@@ -36,7 +36,7 @@ def make_lease_api(service: EvictionService, callers: Callers) -> FastAPI:
         service.counts.totals["refused_messages"].inc()
         if refusals.wants(monotonic()):
             fields = {"event": "lease-refused", "why": str(error), **refusals.left_out()}
-            log.warning("a message from %s was refused", request.client and request.client.host, extra={"said": fields})
+            log.warning("a message from %s was refused", request.client and request.client.host, extra={"data": fields})
         headers = {"www-authenticate": "Bearer"} if error.status == 401 else None
         return JSONResponse({"why": str(error)}, error.status, headers)
 

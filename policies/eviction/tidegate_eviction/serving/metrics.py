@@ -162,13 +162,13 @@ def render(snapshot: Snapshot) -> bytes:
     return generate_latest(snapshot.counts.registry) + generate_latest(SnapshotCollector(snapshot))
 
 
-def tell(event: messages.Event, counts: Counts, footprints: Footprints, specs: Mapping[str, ModelSpec]) -> None:
+def observe(event: messages.Event, counts: Counts, footprints: Footprints, specs: Mapping[str, ModelSpec]) -> None:
     """Log and count an event, and record its measured footprints."""
     level, text, counted = _LINES[type(event)]
     record = {to_camel(field.name): getattr(event, field.name) for field in fields(event)}
     name = getattr(event, "model", "")
     record["event"] = re.sub(r"(?<!^)(?=[A-Z])", "-", type(event).__name__).lower()
-    log.log(level, text, *([name] if "%s" in text else []), extra={"said": record})
+    log.log(level, text, *([name] if "%s" in text else []), extra={"data": record})
     match event:
         case messages.Loaded():
             counts.load_seconds.observe(event.seconds)

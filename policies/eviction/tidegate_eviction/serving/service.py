@@ -26,13 +26,13 @@ from ..triton.memory import MemoryReading
 from ..triton.repository import ModelFiles
 from .catalog import Catalog
 from .footprints import Footprints
-from .metrics import Counts, tell
+from .metrics import Counts, observe
 from .settings import SettingsError
 
 JITTER_LEAST_SECONDS = 0.1  # The least random addition to `retry_after`, in addition to a share of it.
 LOOK_SECONDS = 10.0  # The least interval between reads of the repository. Reads take at most a tenth of the time.
 LOOK_LEAST_SECONDS = 0.1
-LOOKS_AT_ONCE = 4
+READS_AT_ONCE = 4
 _TO_LOOK_AT = frozenset({State.UNKNOWN, State.COLD, State.QUARANTINED})
 _FIXED: Mapping[str, Callable[[EvictionSettings], object]] = {
     "grpcTls": lambda settings: settings.grpc_tls,
@@ -68,8 +68,8 @@ class EvictionService:
         self._measures = True
         self._wake = asyncio.Event()
         self._looking = asyncio.Lock()
-        self._looks: dict[str, asyncio.Task[None]] = {}
-        self._look_threads = ThreadPoolExecutor(LOOKS_AT_ONCE, "repository")  # A file system can hang.
+        self._reads: dict[str, asyncio.Task[None]] = {}
+        self._read_threads = ThreadPoolExecutor(READS_AT_ONCE, "repository")  # A file system can hang.
         self._configured: EvictionSettings | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._futures: dict[int, asyncio.Future[lease.Granted | lease.Refusal]] = {}
@@ -109,7 +109,7 @@ class EvictionService:
                 found = catalog.look(seen)
                 return found, catalog.specs(found, self.footprints)
 
-            found, specs = await asyncio.get_running_loop().run_in_executor(self._look_threads, read)
+            found, specs = await asyncio.get_running_loop().run_in_executor(self._read_threads, read)
             if catalog is not self._catalog:
                 return  # The settings changed meanwhile, so the next read follows immediately.
             changed = specs != self._specs or self.settings is not self._configured
@@ -227,7 +227,7 @@ class EvictionService:
 
     def server_back(self, found: ServerInventory) -> None:
         """Report that the server is connected. The first report starts the core."""
-        log.info("the server is connected", extra={"said": {"found": asdict(found)}})
+        log.info("the server is connected", extra={"data": {"found": asdict(found)}})
         same = bool(self.reading.server) and (self.reading.source, self.reading.server) == self._lost
         self._do(self.residency.recover(replace(found, same=same), monotonic()))
 
@@ -259,7 +259,7 @@ class EvictionService:
             if isinstance(event, Answered):
                 self._futures[event.ticket.number].set_result(event.answer)
             else:
-                tell(event, self.counts, self.footprints, self._specs)
+                observe(event, self.counts, self.footprints, self._specs)
         for command in step.commands:
             if self.stager is not None and isinstance(command, Load) and not command.watch:
                 self._stagings[command.number] = asyncio.create_task(self._staged(self.stager, command))
@@ -310,15 +310,15 @@ class EvictionService:
 
     async def _look_at(self, model: str, seconds: float) -> None:
         """Give a model's present files to the core before its load. A longer read continues in the background."""
-        if (looking := self._looks.get(model)) is None:
-            looking = self._looks[model] = asyncio.create_task(self._look_anew(model))
-            looking.add_done_callback(lambda _: self._looks.pop(model, None))
+        if (looking := self._reads.get(model)) is None:
+            looking = self._reads[model] = asyncio.create_task(self._look_again(model))
+            looking.add_done_callback(lambda _: self._reads.pop(model, None))
         await asyncio.wait({looking}, timeout=seconds)
 
-    async def _look_anew(self, model: str) -> None:
+    async def _look_again(self, model: str) -> None:
         has_changed, loop = self._catalog.has_changed, asyncio.get_running_loop()
         try:
-            if await loop.run_in_executor(self._look_threads, has_changed, model, self._seen):
+            if await loop.run_in_executor(self._read_threads, has_changed, model, self._seen):
                 await self.look()
         except Exception:  # The last read counts.
             log.exception("the policy has a defect")

@@ -67,7 +67,7 @@ class HeldLease:
     until: float = 0.0  # The end of the last request.
     requests: int = 0  # Since the last renewal.
     lost: bool = False  # No request may begin under it. It is released when the last one has ended.
-    looked_at: float = FOR_EVER  # When its proxy finds it unused, unless it is used again.
+    check_at: float = FOR_EVER  # When its proxy finds it unused, unless it is used again.
 
 
 class SimulatedReplica:
@@ -90,7 +90,7 @@ class SimulatedReplica:
         """The resident models, as each proxy knows from its last renewal."""
         many = len(clock.holders)
         self._phases = {holder: (number + 1) / (many + 1) for number, holder in enumerate(clock.holders)}
-        self._looks: dict[tuple[str, float], list[HeldLease]] = {}
+        self._checks: dict[tuple[str, float], list[HeldLease]] = {}
         self._used_bytes = 0
         settings = PoolSettings(
             setting.capacity_bytes, setting.policy, setting.idle_seconds, setting.lease_seconds, setting.wait_seconds,
@@ -144,36 +144,36 @@ class SimulatedReplica:
         held.lost = False
         held.requests += 1
         held.until = max(held.until, now + model.warm_seconds)
-        self._look_later(holder, held)
+        self._check_later(holder, held)
         self._clock.lease_changed(which, holder)
 
-    def _look_later(self, holder: str, held: HeldLease) -> None:
+    def _check_later(self, holder: str, held: HeldLease) -> None:
         """Schedule a proxy's check of a lease."""
-        if (looks := self._looked_at(holder, held, self._clock.now)) >= held.looked_at:
+        if (at := self._next_check(holder, held, self._clock.now)) >= held.check_at:
             return
-        held.looked_at = looks
-        if (holder, looks) not in self._looks:
-            self._looks[holder, looks] = []
-            self._clock.at(looks, partial(self._look, holder, looks), held.until)
-        self._looks[holder, looks].append(held)
+        held.check_at = at
+        if (holder, at) not in self._checks:
+            self._checks[holder, at] = []
+            self._clock.at(at, partial(self._check, holder, at), held.until)
+        self._checks[holder, at].append(held)
 
-    def _looked_at(self, holder: str, held: HeldLease, now: float) -> float:
+    def _next_check(self, holder: str, held: HeldLease, now: float) -> float:
         """Return when a proxy finds a lease unused, or lost, if it is not used again. No two proxies check at once."""
         at = max(held.until, now) if held.lost else held.until + self._setting.lease_seconds
         phase = self._phases[holder]
         return (math.ceil(at / LOOK_SECONDS - phase) + phase) * LOOK_SECONDS
 
-    def _look(self, holder: str, looks: float) -> None:
+    def _check(self, holder: str, at: float) -> None:
         """Release unused leases, all at once."""
         unused = []
-        for held in self._looks.pop((holder, looks)):
-            if held.looked_at != looks:
+        for held in self._checks.pop((holder, at)):
+            if held.check_at != at:
                 continue
-            held.looked_at = FOR_EVER
-            if held.until <= looks if held.lost else self._looked_at(holder, held, looks) <= looks:
+            held.check_at = FOR_EVER
+            if held.until <= at if held.lost else self._next_check(holder, held, at) <= at:
                 unused.append(held)
             else:
-                self._look_later(holder, held)
+                self._check_later(holder, held)
         if unused:
             self._release(holder, unused)
 
@@ -181,7 +181,7 @@ class SimulatedReplica:
         names = [self._models[held.which].name for held in unused]
         for name, held in zip(names, unused, strict=True):
             del self._leases[holder][name]
-            held.looked_at = FOR_EVER
+            held.check_at = FOR_EVER
             self._clock.lease_changed(held.which, holder)
         self._do(self._core.release(holder, self._core.incarnation, names, self._clock.now))
 
@@ -203,7 +203,7 @@ class SimulatedReplica:
             for held in (leases[name] for name in renewed.lost if name in leases):
                 held.lost = True
                 self._clock.lease_changed(held.which, holder)
-                self._look_later(holder, held)
+                self._check_later(holder, held)
 
     def _do(self, *first: Step) -> None:
         """Carry out the commands of steps, and of the steps that follow. Then pass the responses on."""
@@ -340,7 +340,7 @@ class Simulation:
 
     def _ask(self, position: int, which: int) -> None:
         """Begin a request without a lease: its proxy requests one as proxies do."""
-        outcome, asked, holder = self._outcome, self.now, self.holders[position % len(self.holders)]
+        outcome, began, holder = self._outcome, self.now, self.holders[position % len(self.holders)]
         outcome.requests += 1
         candidates = sorted(self._ranks[which], key=lambda replica: not replica.is_warm(which, holder))
         refusals: list[NotNow] = []
@@ -354,7 +354,7 @@ class Simulation:
 
             def on_answer(answer: Answer, at_once: bool) -> None:
                 if isinstance(answer, lease.Granted):
-                    outcome.started(position, self.now - asked, hit=at_once)
+                    outcome.started(position, self.now - began, hit=at_once)
                     replica.work(which, holder)
                 elif isinstance(answer, lease.Busy):
                     refusals.append(NotNow(False, answer.retry_after, answer.why, answer.reason or ""))

@@ -198,7 +198,7 @@ class Stager:
                     break
                 lacking -= self.copies[key]
                 removed = {"model": key[0], "bytes": self.copies[key]}
-                log.info("the copy of %s is removed", key[0], extra={"said": removed})
+                log.info("the copy of %s is removed", key[0], extra={"data": removed})
                 await self._discard(key)
             self._loads[number] = keys
             for each in new:

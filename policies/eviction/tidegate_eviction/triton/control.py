@@ -224,7 +224,7 @@ def certified_name(certificate: bytes) -> str:
         raise LostError(f"Triton's certificate (tls.crt) names no host: {error}") from None
 
 
-def heard(task: "asyncio.Task[Any]") -> None:
+def retrieve(task: "asyncio.Task[Any]") -> None:
     """Retrieve the exception of a task that may not be awaited, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()
@@ -297,7 +297,7 @@ class IndexWatcher:
         """Return the present index. None: Triton does not respond. Concurrent calls share one response."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
-            self._looking.add_done_callback(heard)
+            self._looking.add_done_callback(retrieve)
         try:
             return await asyncio.shield(self._looking)
         except ServerCallError as error:

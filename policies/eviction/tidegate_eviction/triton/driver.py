@@ -13,7 +13,7 @@ from tidegate_contracts.triton import MEMORY_MODEL
 from ..core.messages import Command, Load, Recycle, ServerInventory, Unload
 from ..serving.files import write_whole
 from ..serving.service import EvictionService
-from .control import IndexWatcher, ModelIndex, RefusedError, ServerCallError, TritonControl, heard
+from .control import IndexWatcher, ModelIndex, RefusedError, ServerCallError, TritonControl, retrieve
 from .memory import MemoryReader, MemoryReading
 from .repository import RepositoryError
 
@@ -162,7 +162,7 @@ class TritonDriver:
         except (RepositoryError, OSError) as wrong:
             return str(wrong)
         call = asyncio.create_task(self._control.load(command.model, None, override))
-        call.add_done_callback(heard)
+        call.add_done_callback(retrieve)
         try:
             await asyncio.wait({call}, timeout=self._times.silent_call_seconds)
             return await self._watch.load(command.model, call)

@@ -94,7 +94,7 @@ class World:
                 ticket = self.open.pop(event.ticket.number)  # KeyError: a second response, or one without a ticket.
                 self.answers[ticket.number] = event.answer
                 if isinstance(event.answer, lease.Granted):
-                    self.granted(ticket.model, ticket.holder, event.answer, ticket.asked)
+                    self.granted(ticket.model, ticket.holder, event.answer, ticket.since)
             elif isinstance(event, Overrun):
                 self.excused = True
             elif isinstance(event, Evicted):
@@ -210,7 +210,7 @@ class World:
         step, answer = self.residency.acquire(model, holder, wait, self.now, spare=spare)
         if isinstance(answer, Ticket):
             assert answer.deadline <= self.now + self.rules.wait_seconds
-            self.open[answer.number] = replace(answer, asked=self.now - delay) if gets else answer
+            self.open[answer.number] = replace(answer, since=self.now - delay) if gets else answer
         elif isinstance(answer, lease.Granted) and gets:
             self.granted(model, holder, answer, self.now - delay)
         self.take(step)

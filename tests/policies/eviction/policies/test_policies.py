@@ -49,7 +49,7 @@ CANDIDATES = st.lists(A_CANDIDATE, min_size=1, max_size=20)
 @pytest.mark.parametrize(
     ("stays", "goes"),
     [
-        (candidate("dear", load=60), candidate("cheap", load=1)),
+        (candidate("costly", load=60), candidate("cheap", load=1)),
         (candidate("small", size=1), candidate("large", size=50)),
         (candidate("often", idle=10, gap=10), candidate("seldom", idle=10, gap=1000)),
         (candidate("lately", idle=10, gap=5), candidate("long ago", idle=10_000, gap=5)),

@@ -61,7 +61,7 @@ WRONG: dict[str, Callable[[], str | None]] = {
     "without an end": lambda: f"Bearer {lease_token('p', exp=None)}",
     "not valid yet": lambda: f"Bearer {lease_token('p', nbf=int(time.time()) + 600)}",
     "for the cluster's API": lambda: f"Bearer {lease_token('p', aud=['https://kubernetes.default.svc'])}",
-    "for nobody": lambda: f"Bearer {lease_token('p', aud=[])}",
+    "for no audience": lambda: f"Bearer {lease_token('p', aud=[])}",
     "of another namespace": lambda: f"Bearer {lease_token('p', sub=SUBJECT.replace(NAMESPACE, 'other'))}",
     "of a server's account": lambda: f"Bearer {lease_token('p', sub=SUBJECT.replace('inference-proxy', 'triton-a'))}",
     "of no pod": lambda: f"Bearer {lease_token('p', **{'kubernetes.io': {'namespace': NAMESPACE}})}",
@@ -94,7 +94,7 @@ async def test_without_a_right_token_no_message_is_taken_and_nothing_changes(
                 assert not value or len(value) < 20 or value[7:] not in text
         assert policy.service.residency.leases == 1
         assert policy.counted("refused_messages_total") == len(WRONG)
-        lines = [each.__dict__["said"] for each in caplog.records if "was refused" in each.message]
+        lines = [each.__dict__["data"] for each in caplog.records if "was refused" in each.message]
         assert 1 <= len(lines) < len(WRONG), "a flood of strangers must not become a flood of lines"
         assert {each["event"] for each in lines} == {"lease-refused"}
         assert "b" not in policy.triton.did("load")

@@ -84,7 +84,7 @@ async def test_each_refusal_has_its_status(tmp_path: Path) -> None:
         status, headers, reply = await wire.acquire("b", waitSeconds=0)
         assert (status, reply["outcome"]) == (503, "busy")
         assert int(headers["retry-after"]) >= reply["retryAfter"] > 0
-        assert [(await wire.acquire(name))[0] for name in ("nobody", "huge")] == [404, 507]
+        assert [(await wire.acquire(name))[0] for name in ("absent", "huge")] == [404, 507]
         while (failed := await wire.acquire("broken", waitSeconds=0.5))[0] == 503:
             await asyncio.sleep(0.1)
         assert (failed[0], "no memory" in failed[2]["why"]) == (424, True)

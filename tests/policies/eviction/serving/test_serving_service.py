@@ -133,7 +133,7 @@ async def test_each_load_and_each_eviction_is_one_line_with_its_reason(
         await policy.acquire("a")
         policy.release("a")
         await policy.acquire("b")
-    events = [record.said for record in caplog.records if hasattr(record, "said") and record.name.endswith("events")]
+    events = [record.data for record in caplog.records if hasattr(record, "data") and record.name.endswith("events")]
     assert [(each["event"], each["model"]) for each in events] == [("loaded", "a"), ("evicted", "a"), ("loaded", "b")]
     assert (events[1]["reason"], events[1]["wantedBy"]) == ("room", "b")
     assert events[0]["seconds"] > 0

@@ -10,7 +10,7 @@ from tidegate_contracts import log_fields, metrics
 from tidegate_contracts.lease import LeaseOf, Listed, Listing, State
 from tidegate_eviction.core import messages
 from tidegate_eviction.serving.footprints import Footprints
-from tidegate_eviction.serving.metrics import NAMED_MODELS, Counts, Snapshot, SnapshotCollector, render, tell
+from tidegate_eviction.serving.metrics import NAMED_MODELS, Counts, Snapshot, SnapshotCollector, observe, render
 from tidegate_eviction.staging.stager import StagingCounts
 from tidegate_eviction.triton.memory import MemoryReading, MemorySource
 
@@ -106,7 +106,7 @@ def test_events_are_counted_by_model_up_to_a_limit_and_together_beyond_it() -> N
         loaded = messages.Loaded(name, 0.1, 1, {}, 0)
         evicted = messages.Evicted(name, "room", "b", 1.0, 1)
         for event in (loaded, messages.LoadFailed(name, "no", 1, 5.0), evicted):
-            tell(event, seen.counts, footprints, {})
+            observe(event, seen.counts, footprints, {})
     found = samples(seen)
     for name in ("model_loads_total", "model_load_failures_total"):
         assert {key[1]: number for key, number in found.items() if key[0] == name} == {"a": 2, "b": 1, "*": 1}

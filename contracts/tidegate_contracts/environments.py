@@ -55,7 +55,7 @@ class PoolFacts(Message):
     gpus: int | None = None  # GPUs, or slices of one, of each replica. None if unknown.
     memory_bytes: int | None = None  # Of the slice, or of the CPU container. None if unknown.
     capacity_bytes: int | None = None  # Part of it for models (on-demand pools).
-    poll_seconds: int | None = None  # Between two looks at the repository (preload pools).
+    poll_seconds: int | None = None  # Between two reads of the repository (preload pools).
 
 
 class ServerFacts(Message):

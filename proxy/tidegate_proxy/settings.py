@@ -29,7 +29,7 @@ class Layout:
 class Tunables:
     """Intervals, timeouts (in seconds) and limits that are parameters only so that a test can set others."""
 
-    file_seconds: float = 1.0  # Between two looks at a file.
+    file_seconds: float = 1.0  # Between two reads of a file.
     quiet_seconds: float = 1.0  # After SIGTERM the proxy accepts connections until no request has come for so long.
     hello_seconds: float = 20.0  # Timeout of the TLS handshake.
     head_seconds: float = 20.0  # Timeout of the head of a request.
@@ -59,7 +59,7 @@ class Tunables:
     """Minimum pause after a query, as a multiple of its duration. A server lists its repository for each query,
     possibly in an object store, and one of its few threads does nothing else meanwhile."""
     unexplained_seconds: float = 120.0  # Servers poll: a version that is not even loading after this has failed.
-    rebalance_seconds: float = 1.0  # Between two looks at the leases.
+    rebalance_seconds: float = 1.0  # Between two checks of the leases.
     lease_again_seconds: float = 10.0
     """Time until the next attempt to get a second lease. It is kept for as long, because it had a cause such as a
     failing replica. A model must also have been called for so long before it is loaded at a better replica."""

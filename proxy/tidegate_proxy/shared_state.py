@@ -18,7 +18,7 @@ from .telemetry.traces import Tracer
 from .upstream.replica import Replica
 
 BULK_READS_AT_ONCE = 4  # Connections with much data that are read in one turn of the loop.
-SWEEP_SECONDS = 0.1  # Seconds between two looks for calls past their deadline: the most by which one ends late.
+SWEEP_SECONDS = 0.1  # Seconds between two checks for calls past their deadline: the most by which one ends late.
 
 
 class OpenCall(Protocol):

@@ -39,7 +39,7 @@ class _Records(asyncio.BufferedProtocol):
         self._size = size
         too_much = self._fruitless > MOST_FRUITLESS
         if self._fruitless:
-            self._door.hear_fruitless(too_much=too_much)
+            self._door.note_fruitless(too_much=too_much)
         if not too_much:
             self._tls.buffer_updated(size)
 
@@ -101,7 +101,7 @@ class TlsHandshake(AccountedConnection):
         """Bytes of data that have come over TLS."""
         return self.came + (0 if self._inner is None else self._inner.came)
 
-    def hear_fruitless(self, *, too_much: bool) -> None:
+    def note_fruitless(self, *, too_much: bool) -> None:
         """Let other connections read first, or close this one, because its records bring no data."""
         if too_much:
             self.memory.count_cut("chatter")

@@ -130,7 +130,7 @@ class _Brings:
     def buffer_updated(self, _size: int) -> None:
         self.came_inside += self.data
 
-    def hear_fruitless(self, *, too_much: bool) -> None:
+    def note_fruitless(self, *, too_much: bool) -> None:
         self.turns.append(too_much)
 
 

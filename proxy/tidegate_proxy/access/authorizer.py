@@ -22,8 +22,8 @@ from .rules import Rules
 from .trust import Issuer, Trust
 from .web_client import Domino, WebClient
 
-TEND_SECONDS = 1.0  # Seconds between two looks for expired entries and for keys to fetch.
-_SCANNED = 1024  # Identities and buckets per look, so that no request waits for it.
+TEND_SECONDS = 1.0  # Seconds between two checks for expired entries and for keys to fetch.
+_SCANNED = 1024  # Identities and buckets per check, so that no request waits for it.
 _NO_KEYS: ApiKeys = {}
 
 

@@ -227,12 +227,12 @@ class Talk:
     def end(self) -> None:
         self._queue.put(None)
 
-    def hear(self) -> Any:
+    def receive(self) -> Any:
         return next(self.call)
 
     def exchange(self, model: str = "echo", **more: Any) -> Any:
         self.send(infer_request(model, **more))
-        return self.hear().infer_response
+        return self.receive().infer_response
 
     def code(self) -> Any:
         with pytest.raises(grpc.RpcError):

@@ -41,7 +41,7 @@ def test_messages_come_and_go_in_turn_at_one_replica(three: Rig) -> None:
         replicas.add(replica_of(response))
     talk.end()
     with pytest.raises(StopIteration):
-        talk.hear()
+        talk.receive()
     assert len(replicas) == 1
     assert talk.call.code() == grpc.StatusCode.OK
 
@@ -90,7 +90,7 @@ def test_a_stream_has_one_version_of_a_model(three: Rig) -> None:
     for _ in range(24):  # each has a random version
         talk = talk_in(three)
         talk.send(*(infer_request("split") for _ in range(6)))
-        versions = {talk.hear().infer_response.model_version for _ in range(6)}
+        versions = {talk.receive().infer_response.model_version for _ in range(6)}
         assert len(versions) == 1
         seen |= versions
         talk.end()
@@ -108,7 +108,7 @@ def test_sequences_stay_at_their_replica_whichever_way_they_come(three: Rig) -> 
             found.add(replica_of(call(request, metadata=three.metadata())))
         talk = talk_in(three)
         talk.send(request)
-        found.add(replica_of(talk.hear().infer_response))
+        found.add(replica_of(talk.receive().infer_response))
         talk.end()
         assert len(found) == 1
         used |= found
@@ -136,7 +136,7 @@ def test_a_stream_without_a_message_ends_well(three: Rig) -> None:
     talk = talk_in(three)
     talk.end()
     with pytest.raises(StopIteration):
-        talk.hear()
+        talk.receive()
 
 
 def test_idle_streams_keep_no_other_call_waiting_and_their_number_is_bounded(three: Rig) -> None:
@@ -147,7 +147,7 @@ def test_idle_streams_keep_no_other_call_waiting_and_their_number_is_bounded(thr
     waiting = talk_in(three)
     waiting.send(infer_request())
     talks[0].end()
-    waiting.hear()
+    waiting.receive()
     for talk in (*talks[1:], waiting):
         talk.end()
     three.until(lambda: not three.proxy.shared.open_calls)

@@ -33,7 +33,7 @@ def test_each_message_of_a_stream_gets_the_version_of_its_models_alias(aliased: 
     rig, paths = aliased
     talk = Talk(rig)
     talk.send(infer_request("echo"), infer_request("slow"), infer_request("echo"))
-    assert [talk.hear().infer_response.model_version for _ in range(3)] == ["7"] * 3
+    assert [talk.receive().infer_response.model_version for _ in range(3)] == ["7"] * 3
     assert len(paths) == 2
     talk.end()
 

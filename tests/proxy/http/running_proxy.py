@@ -107,7 +107,7 @@ def request(path: str = PATH, body: bytes = BODY, method: str = "POST", key: str
 
 
 RIG = Tunables(file_seconds=3600)
-"""Only the test looks at the proxy's files: two looks at once would count a change twice, or end too early."""
+"""Only the test looks at the proxy's files: two checks at once would count a change twice, or end too early."""
 METADATA = request(f"/v2/models/{MODEL}", method="GET")
 
 

@@ -71,7 +71,7 @@ demo-llm: .test ## Call two language models on a real NVIDIA Dynamo, without a G
 	@$(TEST) -m lab.demo llm
 
 .PHONY: demo-scaling
-demo-scaling: .test ## Show how the real KEDA scales a pool of Triton servers (ten minutes; builds KEDA first)
+demo-scaling: .test ## Show how the real KEDA scales a pool of Triton servers (ten minutes, after it has built KEDA)
 	@$(TEST) -m lab.demo scaling
 
 .PHONY: test test-all

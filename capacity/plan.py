@@ -66,7 +66,7 @@ def make_plan(trace: Path, definition: Path, target: str, gpu: str | None, stack
     rows = Search(basis.trace, basis.gpu, basis.target, basis.loading).rows()
     rows.sort(key=lambda row: (row.answer.share, row.figures.share_warm))
     found = best(rows, basis.target)
-    title = f"{escaped(trace.name)}: {about(basis.trace)}; target {percent(basis.target)} warm"
+    title = f"{escaped(trace.name)}: {about(basis.trace)}, target {percent(basis.target)} warm"
     hours = max(basis.trace.seconds[-1], 60.0) / 3600
     console().print(title, table(rows, found, hours, basis.price))
     print(*_notes(basis), "", *_sentences(basis, rows, found), sep="\n")

@@ -57,7 +57,7 @@ def exit_codes(outcome: ExitStatus | None = None) -> Iterator[ExitStatus]:
             raise  # The reader of the output has exited. Typer handles that.
         _fail(outcome, reason(error), FAILED)
     except KeyboardInterrupt:
-        _fail(outcome, f"stopped; {outcome.text}", STOPPED)
+        _fail(outcome, f"stopped: {outcome.text}", STOPPED)
 
 
 def _fail(outcome: ExitStatus, message: str, code: int) -> NoReturn:

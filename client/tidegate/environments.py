@@ -38,7 +38,7 @@ def load(path: Path | None = None) -> Environments:
     if path is None:
         text = os.environ.get(ENVIRONMENTS, "").strip()
         if not text:
-            do = f"add --proxy ADDRESS if the command has it, or set DOMINO_INFERENCE_PROXY. Else {do}"
+            do = f"{do}. For a single proxy, set DOMINO_INFERENCE_PROXY"
             raise UsageError("the environments are unknown", why=f"{ENVIRONMENTS} is not set", do=do)
         path = Path(os.path.expanduser(text))
     if path.exists() and not path.is_file():

@@ -22,7 +22,7 @@ class ExitCode(IntEnum):
     REFUSED = 3, "a rule forbids it"
     BUSY = 4, "another run is in progress, or the server is busy: try again later"
     NOT_FOUND = 5, "not found"
-    UNREACHABLE = 6, "a service is unreachable or failed"
+    UNREACHABLE = 6, "a service, or an engine (Helm, Pulumi), is missing, unreachable or failed"
     INTEGRITY = 7, "content is damaged, changed or unsafe"
     UNFINISHED = 8, "incomplete: run the same command again to continue"
     STOPPED = 130, "Ctrl-C"

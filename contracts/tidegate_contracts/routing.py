@@ -39,7 +39,7 @@ class Pool(Message):
     loading: Literal["preload", "on-demand"]
     empty: bool | None = None  # Whether it is meant to have no replica now, which is then not reported.
     wake_seconds: Annotated[int, Field(ge=1)] | None = None
-    """The pool can have no replica while it gets no calls. A call that brings one waits for at most so long."""
+    """The pool can have no replica while it gets no calls. A call that starts one waits for at most so long."""
     lease_port: Port | None = None  # Port of the eviction policy of each replica. Only for on-demand pools.
 
 
@@ -94,7 +94,7 @@ def whole(parts: Sequence[Model]) -> None:
     """Check that the entries of one model on one server form one model, in any number of pools. Raises ValueError."""
     first, *others = parts
     if others and not all(part.versions for part in parts):
-        raise ValueError(f"model {first.name} stands twice on server {first.server}")
+        raise ValueError(f"model {first.name} is listed twice on server {first.server}")
     _once(f"model {first.name} is in the pool", (part.pool for part in parts))
     shares = [share for part in parts for share in part.versions]
     _once(f"model {first.name} has the version", (str(share.version) for share in shares))

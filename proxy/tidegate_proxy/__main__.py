@@ -72,8 +72,8 @@ app.add_typer(key, name="key")
 def new() -> None:
     """Create an API key, and print it with the line for the secret."""
     made = new_key()
-    print(f"Key, to be given to its owner. It cannot be shown again:\n  {made}")
-    print("Line for the principal's entry in the secret with the API keys:")
+    print(f"Give this key to its owner. It is not shown again:\n  {made}")
+    print("Add this line to the principal's entry of the Secret:")
     print(f"  {hash_line(made)}")
 
 

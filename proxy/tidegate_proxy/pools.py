@@ -223,7 +223,7 @@ class Pool:
 
     @property
     def sleeps(self) -> bool:
-        """Whether it has no replica because it gets no calls. The next call brings one."""
+        """Whether it has no replica because it gets no calls. The next call starts one."""
         return self.leases is not None and self.leases.sleeps
 
     def _changed(self, replica: Replica) -> None:

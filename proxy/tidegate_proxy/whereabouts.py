@@ -76,7 +76,7 @@ def _of_model(route: Route, found: dict[Pool, dict[str, _Replica]]) -> _Json:
         for there in route.pools
     }
     places = [place for there in route.pools for place in by_pool[there]]
-    asleep: _Json = {"state": State.COLD, "why": "its pool has no replica while it gets no calls: a call brings one"}
+    asleep: _Json = {"state": State.COLD, "why": "its pool has no replica because it gets no calls: a call starts one"}
     nowhere = asleep if pool.sleeps else {"state": "unreachable", "why": plain(pool.why_not_ready())}
     nearest = min(places, key=lambda place: _RANK[place["state"]], default=nowhere)
     about = {"model": route.name, "server": route.server, "pool": pool.config.name, "loading": pool.config.loading}

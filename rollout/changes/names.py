@@ -46,7 +46,7 @@ def renamings(before: Sequence[Tree], after: Sequence[Tree]) -> Iterator[str]:
             kept = ". Its namespace and objects keep their names" if kind == ENVIRONMENT else ""
             yield f"{kind} {new}, formerly {old}: {_MOVED}{kept}"
         else:
-            yield f"{old} brought this up, not {kind} {new}: `tidegate up` refuses unless {new} sets formerly: [{old}]"
+            yield f"{old} applied this, not {kind} {new}: `tidegate up` refuses unless {new} sets formerly: [{old}]"
     for what, past in mapping(now, "formerly").items():
         if not what.startswith((ENVIRONMENT, PLANE)) and past != mapping(was, "formerly").get(what):
             yield f"{what}, formerly {past[-1]}: its objects keep the name {past[0]}"

@@ -254,8 +254,8 @@ def _models(was: Serving, will: Serving) -> Iterator[Notice]:
             there, here = (", ".join(map("/".join, pools)) for pools in (old, new))
             yield Notice(MODEL, name, f"moves from {there} to {here}: cold {how}")
         if name in after and was.traffic.get(name) != (now := will.traffic.get(name)):
-            yield Notice(MODEL, name, f"calls go {now}; before: {was.traffic.get(name)}")
+            yield Notice(MODEL, name, f"calls go {now} (before: {was.traffic.get(name)})")
     for pool in sorted(was.started_with.keys() & will.started_with.keys()):
         if new_versions := ", ".join(sorted(will.started_with[pool] - was.started_with[pool])):
-            what = f"CALLS FAIL of {new_versions} until a replica has started with it"
+            what = f"CALLS OF {new_versions} FAIL until a replica has started with it"
             yield Notice("pool", "/".join(pool), what, grave=True)

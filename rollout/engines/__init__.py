@@ -30,7 +30,7 @@ Pulumi must be on the PATH. Helm is the one on the PATH, or one that Tidegate bu
 
 def find_engine(wanted: str | None = None, *, adopt: bool = False) -> Engine:
     """Return the engine of that name, or the first that is installed. Raise CommandError if there is none. With `adopt`
-    it takes over a stack that another engine brought up."""
+    it takes over a stack that another engine applied."""
     for name in [wanted] if wanted else FINDERS:
         engine = FINDERS[name](adopt)
         if engine is not None:

@@ -116,9 +116,9 @@ def ensure_owner(kube: Kubectl, stack: StackId, engine: str, *, adopt: bool = Fa
         return owner
     name, of = map(escaped, owner.release or ("", ""))
     whose = {
-        "helm": f"{stack.name} was brought up with Helm, as release {name} in namespace {of}.",
-        "pulumi": f"{stack.name} was brought up with Pulumi.",
-        "kubectl": f"{stack.name} was brought up with kubectl, or by a GitOps controller.",
+        "helm": f"{stack.name} was applied with Helm, as release {name} in namespace {of}.",
+        "pulumi": f"{stack.name} was applied with Pulumi.",
+        "kubectl": f"{stack.name} was applied with kubectl, or by a GitOps controller.",
         "": f"The namespace {stack.namespace} already exists, and Tidegate did not create it. It is in use, or "
         "you cannot list its objects.",
     }[owner.engine]

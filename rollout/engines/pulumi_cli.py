@@ -137,7 +137,7 @@ def _prepare(
         now.setdefault("definition", DEFAULT_DEFINITION)
     if resources.get(stack.name, 0) > 1 and now.get("definition", wanted["definition"]) != wanted["definition"]:
         raise CommandError(
-            f"stack {stack.name} was brought up from {escaped(str(now['definition']))}: with {wanted['definition']}"
+            f"stack {stack.name} was applied from {escaped(str(now['definition']))}: with {wanted['definition']}"
             " it would lose every object that only the former describes.\n    To switch nevertheless, run:"
             f" pulumi config set definition {wanted['definition']} --stack {stack.name}"
         )

@@ -1,7 +1,6 @@
-// The command-line programs that Tidegate's tests, releases and local clusters run, each pinned by one `tool` line;
-// tools/catalogue.py says how they are built. One module, because they share most of Kubernetes: what is compiled for one
-// of them is there for the others. All k8s.io modules stand at v0.36.4, the version of Kubernetes 1.36.4, as its own
-// go.mod does it. Helm 4.3 wants Kubernetes 0.37. Programs whose requirements differ have a module of their own below.
+// Programs that tests, releases and local clusters run, each pinned by one `tool` line. rollout/tools/programs.py builds them.
+// They share most of Kubernetes, so they are one module: Go compiles each package once. All k8s.io modules have v0.36.4, the
+// version of Kubernetes 1.36.4. Helm 4.3 needs Kubernetes 0.37. Programs with other requirements have separate modules.
 module tidegate.dev/tools
 
 go 1.26.0

@@ -112,7 +112,7 @@ def await_health(look: HealthCheck, show: Show, pause: Pause, clock: Callable[[]
             settled = moment - well_since
             if settled >= gate.settle_seconds:
                 return
-            show(f"healthy; settling for {gate.settle_seconds - settled:.0f} s")
+            show(f"healthy, settling for {gate.settle_seconds - settled:.0f} s")
         if moment >= end:
             if not lines:
                 raise CommandError(f"not healthy for {gate.settle_seconds} s within {gate.timeout_seconds} s")

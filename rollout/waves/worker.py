@@ -85,7 +85,7 @@ def bring_up(
     if code in (_STOPPED, -signal.SIGINT, -signal.SIGKILL):
         raise TooLong(f"it was interrupted because it did not end within {seconds:g} s")
     message = failure.read_text("utf-8", "replace") if failure.exists() else ""
-    raise CommandError(message or f"{last or 'it ended without output'} (exit code {code}; {escaped(str(log))})")
+    raise CommandError(message or f"{last or 'it ended without output'} (exit code {code}: {escaped(str(log))})")
 
 
 def _keep(group: int, seconds: float, stop: threading.Event, over: threading.Event, grace: float) -> None:

@@ -254,7 +254,11 @@ def address(host: str) -> str:
 
 HostOrAddress = Annotated[
     str,
-    form(rf"^({_LABEL}(\.{_LABEL})*|[0-9a-f:.]*:[0-9a-f:.]*)$", "nfs.example.com or 10.0.0.5", max_length=253),
+    form(
+        rf"^({_LABEL}(\.{_LABEL})*|[0-9a-f:.]*:[0-9a-f:.]*)$",
+        "a host name or an address, such as nfs.example.com",
+        max_length=253,
+    ),
     AfterValidator(address),
 ]
 

@@ -47,7 +47,7 @@ HttpUrl = Annotated[str, form(HTTP_URL, "https://idp.example.com/realms/x", "URL
 Page = Annotated[str, form(HTTP_URL, "https://docs.example.com/runbooks.html"), AfterValidator(_with_host)]
 
 _SOURCE = r"^(api-keys|domino|https?://[^\s/?#@]+(/[^\s?#]*)?)$"
-Source = Annotated[str, form(_SOURCE, "https://idp.example.com/realms/x, api-keys or domino")]
+Source = Annotated[str, form(_SOURCE, "an issuer's URL, `api-keys` or `domino`")]
 
 _TWO_ADDRESSES = (
     "starts like a path of the proxy's API, which the proxy also serves without this prefix: set another path, such as "

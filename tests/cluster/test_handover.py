@@ -24,7 +24,7 @@ def test_from_helm_to_pulumi_and_back(site: Site) -> None:
     before = site.state("uid", EVERYTHING)
     ended = site.up(engine="pulumi", ok=False)
     assert ended.code == 1
-    assert f"dev-lab was brought up with Helm, as release dev-lab in namespace {site.prefix}-dev." in ended.err
+    assert f"dev-lab was applied with Helm, as release dev-lab in namespace {site.prefix}-dev." in ended.err
     assert f"tidegate up {site.definition} --cluster tests --stack dev-lab --engine pulumi --adopt" in ended.err
 
     site.up("--adopt", engine="pulumi")
@@ -36,7 +36,7 @@ def test_from_helm_to_pulumi_and_back(site: Site) -> None:
 
     ended = site.up(engine="helm", ok=False)
     assert ended.code == 1
-    assert "dev-lab was brought up with Pulumi." in ended.err
+    assert "dev-lab was applied with Pulumi." in ended.err
     ended = site.up("--adopt", engine="helm")
     assert "pulumi stack rm --force --preserve-config dev-lab" in ended.err
     assert site.state("uid", EVERYTHING) == before
@@ -168,7 +168,7 @@ def test_objects_applied_with_kubectl_are_adopted(
         site.helm("install", "dev-lab", str(charts[1]), *where, "--take-ownership", "--force-conflicts")
     else:
         refused = site.up(ok=False)
-        assert "dev-lab was brought up with kubectl, or by a GitOps controller." in refused.err
+        assert "dev-lab was applied with kubectl, or by a GitOps controller." in refused.err
         site.up("--adopt")
     assert refused.code
     assert site.state("uid", EVERYTHING) == before

@@ -23,7 +23,7 @@ def test_a_waiting_pod_is_shown_with_the_schedulers_reason_and_ctrl_c_leaves_not
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=900)
     assert process.returncode == 130, err
-    assert err.endswith("stopped; stack dev-lab may be partly up. Run the same command again\n")
+    assert err.endswith("stopped: stack dev-lab may be partly up. Run the same command again\n")
     assert site.release() == "failed"
 
 

@@ -158,10 +158,10 @@ def test_without_its_former_name_it_is_another_stack_and_the_message_names_the_k
     before = up(site)
     site.edit("{name: lab, ", "{name: west-1, ")
     output = previewed(site)
-    assert "lab brought this up, not data plane west-1: `tidegate up` refuses" in output
+    assert "lab applied this, not data plane west-1: `tidegate up` refuses" in output
     assert "formerly lab" not in output
     ended = site.up(stack=NOW, ok=False)
-    assert "was brought up with Helm, as release dev-lab" in ended.err
+    assert "was applied with Helm, as release dev-lab" in ended.err
     assert "add that under formerly of its data plane or environment" in ended.err
     assert standing(site) == before
 

@@ -40,8 +40,10 @@ _SENTENCE_END = re.compile(r"(?<=[.!?…·])[\"')*_]*\s+(?=[\"'(*_`]*[A-Z0-9])|\
 _CODE = re.compile(
     r"\[default: .*?\]|``.+?``|`[^`]+`|https?://\S+|--[\w-]+|\{[^{}]*\}|\b\w+(?:[._/]\w+)+\b|\b\w*[a-z][A-Z]\w*\b"
 )
-_PROGRAM = re.compile(r"\bby \(|; do |&& |\\[bwds]|\(\?|^import |\[\d+m\]", re.MULTILINE)  # PromQL, shell, Python
-_PROSE = re.compile(r"[A-Za-z]+(?:'[a-z]+)?,? [a-z]+,? [a-z]+")  # Three words: what has fewer is a key or a name.
+_PROGRAM = re.compile(
+    r"-src '?|\bby \(|; do |&& |\\[bwds]|\(\?|^import |\[\d+m\]", re.MULTILINE
+)  # PromQL, shell, Python
+_PROSE = re.compile(r"[A-Za-z]+(?:'[a-z]+)?[,;:]? [a-zX]+[,;:]? [a-zX]+")  # What has fewer words is a key or a name.
 
 
 class Text(NamedTuple):
@@ -68,7 +70,7 @@ def findings(text: Text) -> Iterator[str]:
         words = [word for word in sentence.split() if re.search(r"\w", word)]
         if len(words) > MOST_WORDS:
             yield f"a sentence of {len(words)} words: {' '.join(words[:6])} …"
-        if _NOUN_CLAUSE.match(sentence.lstrip("*_ ")) and len(words) > 3 and text.kind != "message":
+        if _NOUN_CLAUSE.match(sentence.lstrip("*_ ")) and len(words) > 3:
             yield f"begins with a noun clause: {' '.join(words[:6])} …"
 
 
@@ -84,6 +86,8 @@ def texts(path: Path) -> Iterator[Text]:
             yield from (Text(1, text, "message") for text in _strings(json.loads(source)) if _is_prose(text))
         case ".yaml" if path.name == "alert_rules.yaml":
             yield from (Text(1, text, "message") for text in _strings(yaml.safe_load(source)) if _is_prose(text))
+        case ".go" | ".mod":
+            yield from _comments(enumerate(re.sub("//(?! indirect)", "#", source).splitlines(), 1))
         case _:
             yield from _comments(enumerate(source.splitlines(), 1))
 
@@ -161,7 +165,7 @@ def _strings(value: object) -> Iterator[str]:
 
 
 TESTS = Path(__file__).resolve().parents[1]
-SUFFIXES = {".md", ".py", ".yaml", ".json", ".tpl"}
+SUFFIXES = {".md", ".py", ".yaml", ".json", ".tpl", ".go", ".mod", ".toml", ""}  # Makefile and .ci/run have none.
 
 
 def main(roots: list[str]) -> int:

@@ -28,7 +28,7 @@ RUN = {
     "docs/capacity.md: tidegate plan": "tests/capacity/test_capacity_plan.py",
     "docs/capacity.md: tidegate advise": "tests/capacity/test_capacity_advise_command.py",
     "docs/domino.md: tidegate rollout": "tests/cluster/test_rollout_planes.py",
-    "docs/eviction.md: python -m tidegate_eviction simulate": "tests/docs/test_docs_own_policy.py",
+    "docs/custom-policy.md: python -m tidegate_eviction simulate": "tests/docs/test_docs_own_policy.py",
     "docs/export.md: ": "tests/client/triton/export/test_export_docs.py",
     "docs/index.md: make demo ": "tests/lab/demo/test_demo_walk.py",
     "docs/index.md: make demo-lifecycle": "tests/lab/demo/test_demo_lifecycle.py",

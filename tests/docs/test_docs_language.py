@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CHECKED = [
     "README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs", "stacks", "components", "charts", "policies",
     "rollout", "capacity", "cli", "proxy", "service", "contracts", "client", "lab", "requirements",
-    "tests",
+    "tests", "Makefile", ".ci", "pyproject.toml",
 ]  # fmt: skip
 
 

@@ -7,7 +7,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 PACKAGES = [ROOT / name / "README.md" for name in ("client", "proxy", "policies/eviction")]
 OTHERS = [ROOT / "CHANGELOG.md", ROOT / "charts/tidegate/README.md"]  # The site has them, too.
-GLOSSARY = ROOT / "docs/concepts.md"
 
 
 def links(page: Path) -> list[tuple[Path, str]]:
@@ -33,8 +32,3 @@ def test_every_link_of_a_page_has_a_target(page: Path) -> None:
         if not path.exists() or (anchor and path.suffix == ".md" and anchor not in anchors(path))
     ]
     assert missing == []
-
-
-@pytest.mark.parametrize("page", [*PAGES, *PACKAGES], ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_page_links_to_the_glossary(page: Path) -> None:
-    assert page == GLOSSARY or GLOSSARY in [path for path, _ in links(page)]

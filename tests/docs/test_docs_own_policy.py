@@ -1,4 +1,4 @@
-"""The custom eviction policy in docs/eviction.md, from its file to the manifests of the cluster."""
+"""The custom eviction policy in docs/custom-policy.md, from its file to the manifests of the cluster."""
 
 import os
 import re
@@ -20,7 +20,10 @@ from stacks.validate import read_definition
 ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / "lab/demo/largest_first"
 SECTION = (
-    (ROOT / "docs/eviction.md").read_text("utf-8").partition("\n## Write an eviction policy\n")[2].partition("\n## ")[0]
+    (ROOT / "docs/custom-policy.md")
+    .read_text("utf-8")
+    .partition("\n## Write an eviction policy\n")[2]
+    .partition("\n## ")[0]
 )
 BLOCKS: list[tuple[str, str]] = re.findall(r"^```(\w+)\n(.*?)^```$", SECTION, re.DOTALL | re.MULTILINE)
 

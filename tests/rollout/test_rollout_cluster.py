@@ -118,7 +118,7 @@ def test_only_local_environments_may_run_images_without_a_digest(
     [
         (None, 0, ""),
         (CommandError("it cannot."), 1, "stack dev-lab is not up: it cannot.\nNot tried: prod-lab.\n"),
-        (KeyboardInterrupt(), 130, "stopped; stack dev-lab may be partly up. Run the same command again\n"),
+        (KeyboardInterrupt(), 130, "stopped: stack dev-lab may be partly up. Run the same command again\n"),
     ],
 )
 def test_a_failed_or_stopped_stack_ends_the_run_with_a_report_of_each_stack(

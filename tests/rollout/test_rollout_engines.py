@@ -72,7 +72,7 @@ def rendered(bundle: Bundle) -> Rendered:
     ("namespace", "whose"),
     [
         (made("Namespace", "tidegate-dev", labels={}), "Tidegate did not create it"),
-        (made("Namespace", "tidegate-dev", managedFields=by("kubectl")), "brought up with kubectl"),
+        (made("Namespace", "tidegate-dev", managedFields=by("kubectl")), "applied with kubectl"),
     ],
 )
 def test_no_engine_takes_a_stack_of_another_owner(stack: Stack, engine: str, namespace: Object, whose: str) -> None:

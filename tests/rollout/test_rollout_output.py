@@ -54,7 +54,7 @@ def test_ctrl_c_while_a_stack_is_evaluated_ends_the_run_after_it(monkeypatch: Pa
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
-    assert (ended.code, ended.err) == (130, "stopped; nothing was changed\n")
+    assert (ended.code, ended.err) == (130, "stopped: nothing was changed\n")
 
 
 def test_a_rendering_that_stopped_half_way_is_completed_by_the_next(

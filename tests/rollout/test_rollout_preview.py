@@ -67,7 +67,7 @@ def test_a_new_name_without_formerly_is_reported_and_its_stack_compared(edit: Ed
     ended = preview(code=0)
     assert "2 stacks: 1 changed, 1 unchanged · objects: 1 changed" in ended.out
     assert (
-        "dev-west: lab brought this up, not data plane west: `tidegate up` refuses unless west sets formerly: [lab]"
+        "dev-west: lab applied this, not data plane west: `tidegate up` refuses unless west sets formerly: [lab]"
         in ended.err
     )
     assert "tidegate down" not in ended.text

@@ -125,7 +125,7 @@ def test_an_engines_output_is_shown_line_by_line_and_kept(bring: Bring, stand_in
     ("what", "reason"),
     [
         ("fails", r"^stack prod-east is not up:\nexceeded quota: gpus$"),
-        ("crashes", r"^run tidegate up .* \(exit code 9; .*logs/east\.log\)$"),
+        ("crashes", r"^run tidegate up .* \(exit code 9: .*logs/east\.log\)$"),
     ],
 )
 def test_why_an_engine_failed_arrives_in_full(bring: Bring, stand_in: Behave, what: str, reason: str) -> None:

@@ -146,7 +146,7 @@ def verify(
                 rows = ((each.kind, each.model, each.version, each.what, each.where) for each in audit.found)
                 print_table(("found", "model", "#version", "what", "where"), rows)
             audited = f"{counted(audit.versions, 'version')}, {size(audit.bytes)}"
-            print(f"{audit.environment}: {audited}; {counted(len(audit.found), 'finding')}")
+            print(f"{audit.environment}: {audited}, {counted(len(audit.found), 'finding')}")
         if audit.found:
             raise Exit(ExitCode.INTEGRITY if audit.content else ExitCode.FOUND)
 

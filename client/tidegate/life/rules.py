@@ -105,7 +105,7 @@ def other_than_who_registered(environment: str, number: int, by: str, who: WhoAm
     if unproven:
         what = f"there is no proof that {by} registered version {number}"
         do = "have another user, whose credential a proxy accepts, register the same entry again"
-        raise RefusedError(what, why=f"{unproven}; {why}", do=do)
+        raise RefusedError(what, why=f"{unproven}. {why}", do=do)
     if by.casefold() == who.principal.casefold():
         what = f"{who.principal} registered version {number}, so may not deploy or promote it to {environment}"
         do = "have another permitted user run the same command"
@@ -113,11 +113,11 @@ def other_than_who_registered(environment: str, number: int, by: str, who: WhoAm
 
 
 def was_in(source: str, environment: str, number: int, records: Sequence[Record], do: str) -> None:
-    """Check that the version was in the source environment. `do` is the command that brings it there."""
+    """Check that the version was in the source environment. `do` is the command that deploys it there."""
     if any(each.version == number for each in of_environment(records, source)):
         return
     what, why = f"version {number} was never in {source}", f"{environment} accepts only versions that were in {source}"
-    raise RefusedError(what, why=why, do=f"bring it there first: {do}")
+    raise RefusedError(what, why=why, do=f"deploy it there first: {do}")
 
 
 def has_soaked(source: str, number: int, hours: float, records: Records, failures: int | None, now: datetime) -> None:

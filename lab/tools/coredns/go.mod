@@ -1,4 +1,4 @@
-// The cluster DNS server of the tests on a real node. It stands alone: it asks for newer modules than Kubernetes is made with.
+// The cluster DNS server of the tests on a real node. It needs newer modules than Kubernetes.
 module tidegate.dev/tools/coredns
 
 go 1.26.0

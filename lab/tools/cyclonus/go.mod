@@ -1,4 +1,4 @@
-// Evaluates NetworkPolicies offline. It stands alone: it is made with a Kubernetes client of 2023.
+// Evaluates NetworkPolicies offline. It needs a Kubernetes client of 2023.
 module tidegate.dev/tools/cyclonus
 
 go 1.26.0

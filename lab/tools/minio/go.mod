@@ -1,4 +1,4 @@
-// MinIO stands alone: it is a real S3 for the tests, the demo and the bench, and asks for modules of its own.
+// MinIO, a real S3 for tests, demos and benchmarks. It needs other modules than Kubernetes.
 module tidegate.dev/tools/minio
 
 go 1.26.0

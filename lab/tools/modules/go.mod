@@ -1,7 +1,5 @@
-// Modules of which we want files, not programs: CRDs, and the Kubernetes project's own Pod Security fixtures.
-// They stand in a module of their own because in tools/go.mod each would have a say in the versions that helm and the
-// Kubernetes programs are built with (cert-manager asks for newer ones). pinned.go keeps `go mod tidy` from
-// dropping them.
+// Modules of which the tests need files, not programs: CRDs, and Kubernetes' Pod Security fixtures. Some of them, such as
+// cert-manager, need newer modules than Helm and Kubernetes. pinned.go keeps `go mod tidy` from removing them.
 module tidegate.dev/tools/modules
 
 go 1.26.0

@@ -1,4 +1,4 @@
-// Kubernetes' own Pod Security checks, as a program. It stands alone: what is compiled for it are the types of pods alone.
+// Kubernetes' Pod Security checks, as a program. It compiles only the types of pods.
 module tidegate.dev/tools/pod-security
 
 go 1.26.0

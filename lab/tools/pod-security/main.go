@@ -1,5 +1,5 @@
-// Asks the checks of Kubernetes' own Pod Security admission about pods. Each pod that is read, as JSON, is answered by a
-// line: a list of why the profile "restricted", in its newest version, refuses it; an empty one where it is admitted.
+// Checks pods with Kubernetes' own Pod Security admission. It reads pods as JSON, and prints one line for each: the reasons
+// for which the newest profile "restricted" refuses it. The list is empty if it admits the pod.
 package main
 
 import (

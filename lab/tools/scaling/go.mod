@@ -1,5 +1,4 @@
-// What scales workloads in a cluster: KEDA's operator and metrics adapter, and its CRDs. They stand alone: KEDA asks for
-// newer versions than the Kubernetes programs are made with.
+// KEDA's operator and metrics adapter, and its CRDs. KEDA needs newer modules than the Kubernetes programs.
 module tidegate.dev/tools/scaling
 
 go 1.26.4

@@ -1,5 +1,4 @@
-// crane stands alone: it asks for newer golang.org/x modules than Kubernetes is made with, and `tidegate pin` needs it quickly
-// where nothing else of the tools is there.
+// `tidegate pin` needs crane quickly, without the other tools. crane also needs newer golang.org/x modules than Kubernetes.
 module tidegate.dev/tools/crane
 
 go 1.26.0

@@ -113,12 +113,12 @@ def starved(visitor: Visitor) -> Iterator[None]:
 SITUATIONS: dict[str, tuple[Callable[[Watched], Any], dict[str, str], int]] = {
     "the on-demand Triton hangs": (
         lambda it: stopped(it.plane.on_demand.process),
-        {"TidegatePoolGone": "Calls of the models of on-demand/main find no replica"},
+        {"TidegatePoolGone": "Pool on-demand/main has no usable replica"},
         60,
     ),
     "the eviction policy is killed": (
         lambda it: without_policy(it.plane),
-        {"TidegatePolicySilent": "of on-demand/main is silent"},
+        {"TidegatePolicySilent": "of on-demand/main does not answer proxies"},
         120,
     ),
     "a proxy refuses its table": (
@@ -128,17 +128,17 @@ SITUATIONS: dict[str, tuple[Callable[[Watched], Any], dict[str, str], int]] = {
     ),
     "a table is edited by hand": (
         lambda it: edited(it.plane, "routing"),
-        {"TidegateDrift": "proxy-1 goes by another routing table"},
+        {"TidegateDrift": "proxy-1 uses another routing table"},
         300,
     ),
     "a model cannot be loaded, twice": (
         lambda it: called(it, zoo.BROKEN.name),
-        {"TidegateModelQuarantined": "unicorn failed to load too often in on-demand-main-0"},
+        {"TidegateModelQuarantined": "Pod on-demand-main-0 has not retried model unicorn"},
         60,
     ),
     "a model finds no room": (
         lambda it: starved(it.visitor),
-        {"TidegateModelStarved": "on-demand/moose refused", "TidegateCallsBusy": "most of them of moose"},
+        {"TidegateModelStarved": "on-demand/moose refused", "TidegateCallsBusy": "most of them for model moose"},
         600,
     ),
 }

@@ -194,7 +194,7 @@ REFUSED = [
         {"models": [{**MODEL, "versions": [{"version": 3, "weight": 50}] * 2}]},
         "model m has the version 3 twice",
     ),
-    ({"models": [MODEL, MODEL]}, "model m stands twice on server s"),
+    ({"models": [MODEL, MODEL]}, "model m is listed twice on server s"),
     ({"models": [{**MODEL, "pool": "other"}]}, "model m is in s/other, a pool that the table does not have"),
     ({"models": [{"name": "m"}]}, "models.0.server: Field required (and 1 more)"),
     ({"servers": [{**SERVER, "pools": [POOL, POOL]}]}, "servers.0: server s has the pool main twice"),

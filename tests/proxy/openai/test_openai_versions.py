@@ -150,7 +150,7 @@ async def test_a_replica_that_serves_other_models_or_none_is_shown_with_the_reas
 
 
 BAD = {
-    "model chat stands twice on server llm": [model("chat"), model("chat", {4: 100}, pool="green")],
+    "model chat is listed twice on server llm": [model("chat"), model("chat", {4: 100}, pool="green")],
     "model chat is in the pool main twice": [model("chat", {3: 80}), model("chat", {4: 20})],
     "the shares of model chat's versions must sum to 100, but sum to 90": split({3: 80}, {4: 10}),
     "server llm has two models with the name chat-v3": [model("chat", {3: 100}), model("chat-v3")],

@@ -140,7 +140,7 @@ def read_trace(path: Path) -> Trace:
 def write_trace(trace: Trace, path: Path, comment: str = "") -> None:
     """Write a trace, gzipped if the name ends in .gz. The same trace gives the same bytes."""
     lines = [f"# {line}\n" for line in comment.splitlines()]
-    lines.append("# m,id,footprint_mb,cold_ms,warm_ms; then time_ms,id\n")
+    lines.append("# m,id,footprint_mb,cold_ms,warm_ms, and then time_ms,id\n")
     for model in trace.models:
         cold = model.load_seconds + model.warm_seconds
         size = model.footprint_bytes / MEGABYTE

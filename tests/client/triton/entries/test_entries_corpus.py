@@ -143,4 +143,4 @@ def test_a_directory_whose_number_crashes_triton_is_an_error(tmp_path: Path, ser
     server.process.popen.wait(60)
     assert server.process.popen.returncode < 0
     (finding,) = errors(check_entry(folder))
-    assert re.search("for a version", finding.what)
+    assert re.search("as a version", finding.what)

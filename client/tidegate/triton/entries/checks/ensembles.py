@@ -141,7 +141,7 @@ def _tensors(config: Any, steps: list[_Step]) -> Iterator[Finding]:
                 yield error(what, where, do="give each its own name")
             elif tensor not in used and tensor not in outputs:
                 do = closest(tensor, wanted, "remove it from the output_map")
-                yield error(f"the tensor '{tensor}' is not used", where, "no step takes it and it is no output", do)
+                yield error(f"the tensor '{tensor}' is not used", where, "no step uses it, and it is not an output", do)
             elif tensor in inputs:
                 what = f"step {step.index} also produces the input '{tensor}'"
                 yield warning(what, where, do="rename the step's output")

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -75,16 +75,15 @@ def proxy(
     core: int | None = None,
     settings: Mapping[str, str] | None = None,
     ports: tuple[int, int, int] | None = None,
-    packages: Sequence[str] = (),
+    module: str = proxy_process.MODULE,
     names: Path | None = None,
 ) -> Iterator[Proxy]:
     """Run a proxy with the tables in `root` until the block ends, at free `ports` or those of one that it replaces.
-    `packages` are directories of more modules, `names` a file of addresses by pool (`named_proxy`) instead of DNS."""
+    `module` replaces the container's program, and `names` DNS: a file of addresses by pool (`named_proxy`)."""
     variables = {variable(name): value for name, value in (SETTINGS | dict(settings or {})).items()}
-    module = proxy_process.MODULE
     if names is not None:
         module, variables = named_proxy.__name__, variables | {named_proxy.VARIABLE: str(names)}
-    environment = os.environ | variables | python_variables("proxy", "contracts", "service", *packages)
+    environment = os.environ | variables | python_variables("proxy", "contracts", "service")
     command: list[str | Path] = [sys.executable, "-m", module, "--root", root, "--host", HOST]
     for side, port in zip(("http", "grpc", "admin"), ports or (0, 0, 0), strict=True):
         command += [f"--{side}-port", str(port)]

@@ -8,7 +8,6 @@ FUZZ ?=
 BENCH ?=
 REQUIRE_ALL ?=
 export ALLOW_NOT_RUN ?=
-POLICY ?=
 DIR ?=
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do command -v $$p && break; done)
 TIDEGATE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tidegate

@@ -219,7 +219,7 @@ def _peak(process: Process) -> int:
 
 
 @contextmanager
-def arena(root: Path, over_tls: bool = False) -> Iterator[Arena]:
+def arena(root: Path, over_tls: bool) -> Iterator[Arena]:
     environment = os.environ | python_variables("proxy", "contracts", "service", "policies/eviction", "client")
     with ExitStack() as stack:
         pools = []

@@ -8,7 +8,6 @@ FUZZ ?=
 BENCH ?=
 REQUIRE_ALL ?=
 export ALLOW_NOT_RUN ?=
-POLICY ?=
 DIR ?=
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do command -v $$p && break; done)
 TIDEGATE_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/tidegate
@@ -31,9 +30,9 @@ help: ## List these goals
 	@printf '\nEverything else is `tidegate`: run `uv tool install .` (or `pipx install .`), then `tidegate --help`.\n'
 
 # Files with fuzzers of the proxy: its parsers, its paths, and the fast path against the slow one.
-FUZZERS = tests/proxy/http/test_http_agree.py tests/proxy/http/test_http_attacks.py \
-  tests/proxy/http/test_http_documented.py tests/proxy/test_paths.py tests/proxy/http/test_http_sequences.py \
-  tests/proxy/grpc/test_grpc_http2.py tests/policies/eviction/core/test_core_invariants.py \
+FUZZERS = tests/proxy/http/test_http_agree.py tests/proxy/http/test_http_heads.py tests/proxy/http/test_http_models.py \
+  tests/proxy/http/test_http_path.py tests/proxy/test_paths.py tests/proxy/grpc/test_grpc_http2.py \
+  tests/proxy/grpc/test_grpc_messages.py tests/policies/eviction/core/test_core_invariants.py \
   tests/proxy/residency/test_residency_placement.py tests/proxy/residency/test_residency_simulated.py
 
 # Processes of pytest. There can be more of them than CPUs, because many tests wait for servers.

@@ -98,7 +98,7 @@ def _more_computing(subject: PoolUnderReview) -> Advice:
         bounds = subject.pool.autoscaling.model_dump(mode="json", by_alias=True, exclude_unset=True)
         scaled = subject.change(autoscaling={**bounds, "max": subject.pool.autoscaling.max + 1})
         return Advice("more replicas", why, scaled, remark=remark)
-    count = max(1, 1 if subject.pool.replicas is None else subject.pool.replicas)
+    count = max(1, devices.most_replicas(subject.pool))
     first = max(work.queue_seconds, key=lambda name: work.queue_seconds[name])
     if isinstance(subject.pool.loading, OnDemand) and count >= COPIES:
         share = work.queue_seconds[first] / work.queued_seconds

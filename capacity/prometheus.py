@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode, urlsplit
-from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener
+from urllib.request import OpenerDirector, Request, build_opener
 
 from stacks.command import WRONG_INPUT, CommandError
 from stacks.problems import escaped, shortened
+from stacks.redirects import NoRedirects
 
 AUTHORIZATION_FILE = "PROMETHEUS_AUTHORIZATION_FILE"
 _SECONDS = 150.0  # By default, Prometheus cancels a query after two minutes.
@@ -61,20 +62,13 @@ def without_copies(found: Iterable[Series], differing: frozenset[str]) -> list[S
     return list(best.values())
 
 
-class _NoRedirects(HTTPRedirectHandler):
-    """Makes a redirect an error, because credentials must not follow it."""
-
-    def redirect_request(self, *_: object) -> None:
-        return None
-
-
 @dataclass
 class Prometheus:
     """Queries one server. `match` are PromQL matchers for every query, such as `cluster="east"`."""
 
     url: str
     match: str = ""
-    _opener: OpenerDirector = field(default_factory=lambda: build_opener(_NoRedirects()), repr=False)
+    _opener: OpenerDirector = field(default_factory=lambda: build_opener(NoRedirects()), repr=False)
     _headers: dict[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:

@@ -24,7 +24,7 @@ from stacks.definition.kinds import TritonByDefault
 from stacks.definition.models import Model
 from stacks.definition.openai import AnyEngine
 from stacks.definition.pods import Pods
-from stacks.definition.pools import Pool
+from stacks.definition.pools import POOL_REPLICAS, Pool
 from stacks.definition.proxy import REPLICAS, CertificateIssuer
 from stacks.definition.proxy import Proxy as ProxySettings
 from stacks.definition.servers import Identity
@@ -77,7 +77,7 @@ class PoolArgs(Pool):
 
     called: DnsLabel | None = None
     """Name of the pool for clients and metrics, if it differs from the name of its objects."""
-    replicas: Annotated[int, Field(ge=0, le=1000)] = 1
+    replicas: Annotated[int, Field(ge=0, le=1000)] = POOL_REPLICAS
     """Number of replicas. It has no effect if an autoscaler sets the number."""
     models: tuple[Model, ...] = ()
     """Models of the pool."""

@@ -20,7 +20,7 @@ from .definition.placement import (
     SharedGpuPlacement,
     WholeGpuPlacement,
 )
-from .definition.pools import OnDemand, Pool
+from .definition.pools import POOL_REPLICAS, OnDemand, Pool
 from .definition.servers import Server
 from .stack import Stack
 
@@ -112,7 +112,7 @@ def most_replicas(pool: Pool) -> int:
     """Return the number of replicas, or the autoscaler's maximum."""
     if pool.autoscaling is not None:
         return pool.autoscaling.max
-    return 1 if pool.replicas is None else pool.replicas
+    return POOL_REPLICAS if pool.replicas is None else pool.replicas
 
 
 def inventory(groups: Iterable[GpuNodes]) -> Counter[tuple[Device, str]]:

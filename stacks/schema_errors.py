@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, get_args, get_origin
 
@@ -41,13 +40,10 @@ _YES = dict.fromkeys(("true", "yes", "on", "y"), "true") | dict.fromkeys(("false
 _NUMBER = {"int_type": r"[-+]?[0-9]{1,30}", "float_type": r"[-+]?[0-9]{1,30}(\.[0-9]{0,30})?"}
 
 
-def problems_from(
-    error: ValidationError, document: Document, model: type[BaseModel], base: Sequence[str | int] = ()
-) -> list[Problem]:
-    """Return a problem for each error that `model` finds in `document`, in the order of the file. `base` is the path of
-    the validated part if it is not the whole document."""
+def problems_from(error: ValidationError, document: Document, model: type[BaseModel]) -> list[Problem]:
+    """Return a problem for each error that `model` finds in `document`, in the order of the file."""
     errors = [details for details in error.errors(include_url=False) if not _is_echo(details)]
-    mistakes = _explained([_Mistake(details, model, tuple(base), document) for details in errors])
+    mistakes = _explained([_Mistake(details, model, document) for details in errors])
     return in_order(dict.fromkeys(each.problem() for each in mistakes))
 
 
@@ -59,13 +55,13 @@ def _is_echo(details: Any) -> bool:
 class _Mistake:
     """One of pydantic's errors, with the part of the model at its place."""
 
-    def __init__(self, details: Any, model: Model, base: Path, document: Document) -> None:
+    def __init__(self, details: Any, model: Model, document: Document) -> None:
         self.document = document
         self.type: str = details["type"]
         self.message: str = details["msg"]
         self.value: Any = details["input"]
         self.context: dict[str, Any] = details.get("ctx") or {}
-        self.path = base  # Without the tags of choices, which pydantic adds.
+        self.path: Path = ()  # Without the tags of choices, which pydantic adds.
         self.hint = ""
         self.parts: list[tuple[Path, Model]] = []  # Parts of the model on the path, outermost first.
         self.about_key = False  # Whether the error is about a free key of a mapping instead of its value.

@@ -79,9 +79,8 @@ class Dynamo:
 
 
 @contextmanager
-def dynamo(folder: Path, models: Sequence[str], options: Sequence[str] = ()) -> Iterator[Dynamo]:
-    """Run a Dynamo that serves these models until the block ends, with its files in a directory. `options` are those of
-    the workers, such as `--speedup-ratio 10`. Raises CannotBeHadError."""
+def dynamo(folder: Path, models: Sequence[str]) -> Iterator[Dynamo]:
+    """Run a Dynamo with these models until the block ends, with its files in a directory. Raises CannotBeHadError."""
     python = environment("dynamo", "a real Dynamo (ai-dynamo)", GLIBC) / "bin" / "python"
     write_model(folder / "model")
     variables = (
@@ -101,7 +100,7 @@ def dynamo(folder: Path, models: Sequence[str], options: Sequence[str] = ()) -> 
             # Each model has a separate endpoint: workers of one endpoint share their calls, whatever their models are.
             endpoint = f"dyn://{model.replace('.', '-')}.backend.generate"
             command = ["-m", "dynamo.mocker", "--model-path", str(where), "--model-name", model]
-            command += ["--endpoint", endpoint, "--discovery-backend", "file", *options]
+            command += ["--endpoint", endpoint, "--discovery-backend", "file"]
             return run(f"worker-{model}", command, DYN_SYSTEM_PORT=str(system_ports[model]))
 
         process = run("frontend", frontend)

@@ -2,10 +2,9 @@
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from tidegate_proxy.access.api_keys import hash_line
 
 from . import named_proxy
 from .credentials import write_lease_token
-from .process import HOST, Server, listens, python_variables, replace_file, running
+from .process import HOST, Server, python_variables, replace_file, running
 
 ENVIRONMENT = "test"
 SETTINGS = {
@@ -74,26 +73,19 @@ def proxy(
     root: Path,
     core: int | None = None,
     settings: Mapping[str, str] | None = None,
-    ports: tuple[int, int, int] | None = None,
-    packages: Sequence[str] = (),
+    module: str = proxy_process.MODULE,
     names: Path | None = None,
 ) -> Iterator[Proxy]:
-    """Run a proxy with the tables in `root` until the block ends, at free `ports` or those of one that it replaces.
-    `packages` are directories of more modules, `names` a file of addresses by pool (`named_proxy`) instead of DNS."""
+    """Run a proxy with the tables in `root` at free ports until the block ends.
+    `module` replaces the container's program, and `names` DNS: a file of addresses by pool (`named_proxy`)."""
     variables = {variable(name): value for name, value in (SETTINGS | dict(settings or {})).items()}
-    module = proxy_process.MODULE
     if names is not None:
         module, variables = named_proxy.__name__, variables | {named_proxy.VARIABLE: str(names)}
-    environment = os.environ | variables | python_variables("proxy", "contracts", "service", *packages)
+    environment = os.environ | variables | python_variables("proxy", "contracts", "service")
     command: list[str | Path] = [sys.executable, "-m", module, "--root", root, "--host", HOST]
-    for side, port in zip(("http", "grpc", "admin"), ports or (0, 0, 0), strict=True):
-        command += [f"--{side}-port", str(port)]
+    command += ["--http-port", "0", "--grpc-port", "0", "--admin-port", "0"]
     write_lease_token(root)
     log = root / "proxy.log"
     with running("the proxy", command, log, environment, core) as process:
-        if ports is None:
-            found = process.announced_ports()
-            ports = found["http"], found["grpc"], found["admin"]
-        else:
-            process.wait_until(partial(listens, ports[0]))
-        yield Proxy(process, *ports, root)
+        found = process.announced_ports()
+        yield Proxy(process, found["http"], found["grpc"], found["admin"], root)

@@ -133,7 +133,8 @@ class LiveConfig:
         self._access = routing.AccessTable(rate_limit=routing.RateLimit(requests_per_minute=1, burst=1))
         self._rules = Rules()
         self._keys: ApiKeys = {}
-        self.authorizer = Authorizer(self._access, self.routes, domino_principal_url=settings.domino_principal_url)
+        domino = settings.domino_principal_url
+        self.authorizer = Authorizer(self._access, self.routes, tunables=tunables, domino_principal_url=domino)
         self._settings, self._tunables = settings, tunables
         self._find = find
         self._meter = meter

@@ -43,6 +43,7 @@ class Tunables:
     """How long other replicas are preferred to one that reported that it lacks a model. A frontend of Dynamo reports
     that until Kubernetes has noticed the end of its worker."""
     untaken_seconds: float = 60.0  # An older rejection of a long body proves nothing: the server may have been down.
+    key_pause_seconds: float = 10.0  # Least seconds between two fetches of an issuer's keys, whatever tokens name.
     alias_seconds: float = 5.0  # After this a call makes the alias be read again, in the background.
     alias_hold_seconds: float = 60.0  # How long an alias that cannot be read again is used. Then it may be old.
     retry_seconds: float = 1.0  # Between two reads of a configuration after a failure, and for sequences.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
+from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
 from tidegate_contracts import eviction_process, proxy_process
 from tidegate_contracts.labels import LOADING
@@ -22,6 +22,7 @@ from stacks.command import CommandError
 from stacks.definition.proxy import PROXY
 from stacks.definition.rollout import Alerts, Gate, PortForwardProbe, Probe
 from stacks.problems import escaped, shortened
+from stacks.redirects import NoRedirects
 
 from .. import health, processes, tools
 from ..health import Target
@@ -173,13 +174,6 @@ def _metrics(kubectl: Kubectl, namespace: str, pod: str, port: int) -> str:
             )
 
 
-class _NoRedirects(HTTPRedirectHandler):
-    """Makes a redirect an error, because it is no pass, and the token must not follow it."""
-
-    def redirect_request(self, *_: object) -> None:
-        return None
-
-
 def send(probe: Probe, kubectl: Kubectl, target: Target) -> None:
     """Send the probe. Raise CommandError if it fails."""
     if isinstance(probe, PortForwardProbe):
@@ -220,7 +214,7 @@ def _request(url: str, body: str | None = None, token_variable: str | None = Non
             raise CommandError(f"the environment variable {token_variable} with the probe's token is not set")
         headers["Authorization"] = f"Bearer {token}"
     request = Request(url, body.encode() if body else None, headers)
-    handlers: list[Any] = [_NoRedirects()]
+    handlers: list[Any] = [NoRedirects()]
     if tunnel:
         handlers += [ProxyHandler({}), HTTPSHandler(context=ssl._create_unverified_context())]
     where = f"{urlsplit(url).path or '/'} of {PROXY}" if tunnel else url

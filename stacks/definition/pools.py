@@ -1,6 +1,6 @@
 """Pools: the models in memory, the placement and the number of replicas."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -105,6 +105,7 @@ class QueueScaling(ReplicaBounds):
     """Prometheus that KEDA queries."""
 
 
+POOL_REPLICAS: Final = 1  # Without replicas and autoscaling.
 PoolScaling = Annotated[CpuScaling | QueueScaling, Field(discriminator="kind")]
 
 

@@ -7,7 +7,7 @@ from components.args import GRACE_SECONDS, OpenaiServerArgs, PoolArgs, PulumiTim
 from ..definition.base import Renamable, copy_as
 from ..definition.kinds import AnyServer
 from ..definition.placement import CpuPlacement
-from ..definition.pools import Loading, OnDemand, Pool
+from ..definition.pools import POOL_REPLICAS, Loading, OnDemand, Pool
 from ..definition.servers import Server
 from ..definition.triton import TritonServer
 from ..devices import capacity_bytes, most_replicas
@@ -54,7 +54,7 @@ def _pool(stack: Stack, server: Server, pool: Pool, exit_seconds: int) -> PoolAr
         pool,
         **names(pool),
         loading=_loading(stack, server, pool),
-        replicas=1 if pool.replicas is None else pool.replicas,
+        replicas=POOL_REPLICAS if pool.replicas is None else pool.replicas,
         models=tuple(  # each with only the versions that the pool serves
             model.model_copy(update={"versions": model.pools(server.pools[0].name)[pool.name]})
             for model in stack.models_of(server, pool)

@@ -45,9 +45,9 @@ def queries(panel: dict[str, Any]) -> list[str]:
     return [target["expr"] for target in panel["targets"]]
 
 
-def query_of(expression: str, rate: str = "1m", span: str = "5m", **chosen: str) -> str:
+def query_of(expression: str, rate: str = "1m", **chosen: str) -> str:
     """Return Grafana's query for these values of variables, and all values of the others."""
-    query = expression.replace("$__rate_interval", rate).replace("$__range", span)
+    query = expression.replace("$__rate_interval", rate).replace("$__range", "5m")
     return re.sub(r"\$(\w+)", lambda found: chosen.get(found[1], ".*"), query)
 
 

@@ -107,6 +107,12 @@ def test_make_has_the_goals_and_settings(page: str, line: str) -> None:
         assert is_read if setting else name in " ".join(goals).split(), word
 
 
+def test_make_names_only_tests_that_exist() -> None:
+    paths = re.findall(r"\btests/\S+", (ROOT / "Makefile").read_text("utf-8"))
+    assert paths
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
 @pytest.mark.parametrize(("page", "line"), TIDEGATE)
 def test_tidegate_has_the_command_and_its_options(page: str, line: str) -> None:
     del page

@@ -130,9 +130,9 @@ def added(kind: str, **rest: Any) -> Change:
     return change
 
 
-def removed(kind: str, name: str = "") -> Change:
+def removed(kind: str) -> Change:
     def change(stack: Objects) -> None:
-        stack[:] = [each for each in stack if each["kind"] != kind or name not in ("", each["metadata"]["name"])]
+        stack[:] = [each for each in stack if each["kind"] != kind]
 
     return change
 

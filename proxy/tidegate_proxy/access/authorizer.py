@@ -13,6 +13,7 @@ from ..kinds import KINDS
 from ..problems import Problem, ProblemType, other_protocol
 from ..routes import Route, Routes
 from ..server_kind import ServerKind
+from ..settings import Tunables
 from ..targets import GrantKey
 from .api_keys import ApiKeys
 from .identity import TAIL, Credential, Grant, Identity, IdentityCache, RefusalCache
@@ -36,6 +37,7 @@ class Authorizer:
         routes: Routes,
         keys: ApiKeys = _NO_KEYS,
         *,
+        tunables: Tunables = Tunables(),
         domino_principal_url: str | None = None,
         replicas: int = 1,
         web: WebClient | None = None,
@@ -49,8 +51,7 @@ class Authorizer:
         self._replicas = replicas
         self._in_flight: WeakValueDictionary[tuple[str, str], InFlightCount] = WeakValueDictionary()
         """The calls in progress of each principal, for as long as one of its identities is remembered."""
-        self._wall = wall
-        self._clock = clock
+        self._tunables, self._wall, self._clock = tunables, wall, clock
         self._web = web or WebClient()
         self._find = self.identities.by_tail.get
         self._domino = Domino(domino_principal_url, self._web, wall) if domino_principal_url else None
@@ -219,7 +220,8 @@ class Authorizer:
         raise Problem(ProblemType.UNKNOWN, f"There is no model {model}{where}, or you have no access to it.")
 
     def _keys_of(self, config: OidcIssuer) -> IssuerKeys:
-        return IssuerKeys(config.issuer, config.jwks_url, self._web, self._keys_changed, self._clock, self._wall)
+        changed, pause = self._keys_changed, self._tunables.key_pause_seconds
+        return IssuerKeys(config.issuer, config.jwks_url, self._web, changed, self._clock, self._wall, pause)
 
     def _keys_changed(self, issuer: str, fewer: bool) -> None:
         """Forget refusals, because a new key can verify more tokens, and identities if a key is gone."""

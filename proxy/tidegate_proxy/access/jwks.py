@@ -14,7 +14,6 @@ from .identity import refused, unanswered
 from .web_client import NoAnswer, Redirected, WebClient
 
 REFRESH_SECONDS = 300.0  # Seconds after which keys are fetched again, in the background.
-PAUSE_SECONDS = 10.0  # Least seconds between two fetches, however many unknown keys tokens name.
 TRUST_SECONDS = 4 * 3600.0  # Seconds for which keys are trusted while their provider does not respond.
 _LONGEST_PAUSE_SECONDS = 60.0
 _DISCOVERY = "/.well-known/openid-configuration"
@@ -31,6 +30,7 @@ class IssuerKeys:
     _changed: Callable[[str, bool], None]
     _clock: Callable[[], float]
     _wall: Callable[[], float]
+    _pause_seconds: float
     failures: int = 0  # Failed fetches since the last successful one.
     _is_redirected: bool = False  # Whether the last failure was a redirect.
 
@@ -103,8 +103,8 @@ class IssuerKeys:
                 log.exception("fetching the keys of %s failed unexpectedly", self.issuer)
             elif self.failures == 1:
                 log.warning("keys of %s cannot be fetched: %s", self.issuer, error)
-            pause = min(PAUSE_SECONDS * 2 ** min(self.failures - 1, 10), _LONGEST_PAUSE_SECONDS)
-            self._pause_until = self._clock() + PAUSE_SECONDS
+            pause = min(self._pause_seconds * 2 ** min(self.failures - 1, 10), _LONGEST_PAUSE_SECONDS)
+            self._pause_until = self._clock() + self._pause_seconds
             self._due = self._clock() + pause
             return
         if self.failures:
@@ -112,7 +112,7 @@ class IssuerKeys:
         self.failures = 0
         self._began = wall
         self._trusted_until = began + TRUST_SECONDS
-        self._pause_until = self._clock() + PAUSE_SECONDS
+        self._pause_until = self._clock() + self._pause_seconds
         self._due = began + REFRESH_SECONDS
         self._take(keys)
 

@@ -34,11 +34,11 @@ class Caller:
         answer = self._client.infer_json(self._model, self._request, deadline=20)
         return float(answer["outputs"][0]["data"][0])
 
-    def of_next(self, number: int, seconds: float = 60) -> Counter[float]:
+    def of_next(self, number: int) -> Counter[float]:
         """Wait for so many further responses. Return how many each factor gave."""
-        begin, end = len(self.answers), time.monotonic() + seconds
+        begin, end = len(self.answers), time.monotonic() + 60
         while len(self.answers) < begin + number:
-            assert time.monotonic() < end, f"no {number} answers within {seconds} s: {self.failures[-3:]}"
+            assert time.monotonic() < end, f"no {number} answers within 60 s: {self.failures[-3:]}"
             time.sleep(PAUSE_SECONDS)
         return Counter(self.answers[begin:])
 

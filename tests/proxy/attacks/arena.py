@@ -219,7 +219,7 @@ def _peak(process: Process) -> int:
 
 
 @contextmanager
-def arena(root: Path, over_tls: bool = False) -> Iterator[Arena]:
+def arena(root: Path, over_tls: bool) -> Iterator[Arena]:
     environment = os.environ | python_variables("proxy", "contracts", "service", "policies/eviction", "client")
     with ExitStack() as stack:
         pools = []
@@ -261,9 +261,7 @@ def arena(root: Path, over_tls: bool = False) -> Iterator[Arena]:
         if authority is not None:
             authority.write(root / "tls", "proxy")
         own = {"api_keys": "true", "memory_bytes": str(LIMIT), "tls": str(over_tls).lower()}
-        # Python imports this module first.
-        (root / "sitecustomize.py").write_text("from tidegate_proxy.access import jwks\n\njwks.PAUSE_SECONDS = 0.0\n")
-        with proxy(root, settings=own, packages=[str(root)]) as place:
+        with proxy(root, settings=own, module="tests.proxy.attacks.attacked") as place:
             command = [sys.executable, "-m", "tests.proxy.attacks.attacking"]
             at = [str(place.http_port), str(place.grpc_port)]
             attackers = subprocess.Popen(

@@ -110,9 +110,9 @@ def test_large_bodies_of_several_callers_are_read_in_turn(one: Rig, monkeypatch:
     infer(infer_request(), metadata=one.metadata(), timeout=5)  # authenticates the caller
     large = infer.future(infer_request(data=bytes(4_000_000)), metadata=one.metadata(), timeout=20)
     until(lambda: bool(waiting))
-    time.sleep(0.3)
-    assert (len(waiting), large.done()) == (1, False), "nothing more is read before its turn"
-    assert method(one.channel(), "ModelInfer")(infer_request(), metadata=one.metadata(), timeout=5), "others go on"
+    for _ in range(20):
+        assert method(one.channel(), "ModelInfer")(infer_request(), metadata=one.metadata(), timeout=5), "others go on"
+    assert (len(waiting), large.done()) == (1, False), "meanwhile nothing more is read before its turn"
     while not large.done():
         if waiting:
             one.on_loop(waiting.pop())

@@ -35,7 +35,7 @@ def head(path: str, length: int, *more: str) -> bytes:
     return "\r\n".join([f"POST {path} HTTP/1.1", "Host: proxy", *more, f"Content-Length: {length}", "", ""]).encode()
 
 
-async def pushed(caller: Caller, size: int, seconds: float = 0.5) -> int:
+async def pushed(caller: Caller, size: int, seconds: float) -> int:
     """Send as much as the proxy accepts, and return how many bytes that was."""
     sent = 0
     caller.writer.transport.set_write_buffer_limits(high=1)

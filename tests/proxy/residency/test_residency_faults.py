@@ -131,7 +131,10 @@ async def test_models_of_a_policy_that_is_silent_for_a_while_are_not_loaded_else
             await until(lambda: first.calls)
             await first.policy.close()
             first.leases["dead policies", "a"] = monotonic() + 60  # no one unloads
-            await asyncio.sleep(2.0)
+            policy = policy_of(front, first)
+            await until(lambda: (front.leases.silent_seconds(policy.replica) or 0) > first.lease_seconds)
+            calls = places[first.host]
+            await until(lambda: places.total() > calls + 5)
         assert set(places) == {first.host}
         assert not second.loads
 

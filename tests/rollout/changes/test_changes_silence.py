@@ -1,6 +1,7 @@
 """No change of a definition is silent: it is refused, or a preview shows it, or it has no effect."""
 
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -61,7 +62,8 @@ class Example:
         if not all(self.shows(stack, new) for stack in differing):
             known = {(each.path, each.what) for each in self.definition.advisories}
             reported = [each.path for each in new.advisories if (each.path, each.what) not in known]
-            is_reported = any(change[2].rpartition(".")[2] in path for path in reported)
+            key = re.compile(rf"(.*\.)?{change[2].rpartition('.')[2]}(\[[^]]*\])?")
+            is_reported = any(key.fullmatch(path) for path in reported)
             return "equal" if change[2] in SPELT_OUT or is_reported else "silent"
         return "shown" if differing else "equal"
 

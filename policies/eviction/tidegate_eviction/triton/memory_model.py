@@ -64,13 +64,13 @@ def gpu_memory(library: Any) -> int | None:
     return sum(used) if used else None
 
 
-def own_memory(server: int, proc: str = "/proc") -> int:
+def own_memory(server: int) -> int:
     """Return the bytes that a process and its descendants use, without files and shared memory."""
     parents = {}
-    for entry in os.listdir(proc):
+    for entry in os.listdir("/proc"):
         if entry.isdecimal():
             try:
-                with open(f"{proc}/{entry}/stat", "rb") as stat:
+                with open(f"/proc/{entry}/stat", "rb") as stat:
                     parents[int(entry)] = int(stat.read().rpartition(b")")[2].split()[1])
             except OSError:  # It has just ended.
                 continue
@@ -80,7 +80,7 @@ def own_memory(server: int, proc: str = "/proc") -> int:
     pages = 0
     for each in family:
         try:
-            with open(f"{proc}/{each}/statm", "rb") as statm:
+            with open(f"/proc/{each}/statm", "rb") as statm:
                 resident, shared = statm.read().split()[1:3]
         except OSError:
             continue
@@ -88,9 +88,9 @@ def own_memory(server: int, proc: str = "/proc") -> int:
     return pages * PAGE
 
 
-def started(process: int, proc: str = "/proc") -> str:
+def started(process: int) -> str:
     """Return an identifier of one start of a process: its id and its start, in ticks of the machine."""
-    with open(f"{proc}/{process}/stat", "rb") as stat:
+    with open(f"/proc/{process}/stat", "rb") as stat:
         return f"{process}:{int(stat.read().rpartition(b')')[2].split()[19])}"
 
 

@@ -32,11 +32,11 @@ def staged_plane(root: Path, *names: str, size_bytes: int, **changes: Any) -> It
         yield Plane(root, server, made)
 
 
-def with_weights(root: Path, *names: str, mib: int = 4) -> None:
+def with_weights(root: Path, *names: str) -> None:
     (root / "models").mkdir()
     for name in names:
         zoo.model(root / "models", name, 20)
-        (root / "models" / name / "1" / "weights.bin").write_bytes(os.urandom(mib * MIB))
+        (root / "models" / name / "1" / "weights.bin").write_bytes(os.urandom(4 * MIB))
 
 
 def test_models_and_ensembles_are_loaded_from_staged_files(tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ from ..entry import Entry
 from ..words import closest, nearest
 from .layout import served
 
+TENSORRT = "tensorrt_plan"
 PLATFORMS = {
     "tensorflow_graphdef": "tensorflow",
     "tensorflow_savedmodel": "tensorflow",
-    "tensorrt_plan": "tensorrt",
+    TENSORRT: "tensorrt",
     "onnxruntime_onnx": "onnxruntime",
     "pytorch_libtorch": "pytorch",
     "torch_aoti": "pytorch",
@@ -31,11 +32,9 @@ DEFAULT_FILES = {
 """The files that each backend looks for if the configuration names none: one of these, in the version directory."""
 KNOWN = (*DEFAULT_FILES, "tensorflow", "tensorrtllm", "identity", "repeat", "square", "redis", "local")
 FIL_TYPES = ("xgboost", "xgboost_json", "xgboost_ubj", "lightgbm", "treelite_checkpoint")
-_FIL_FILES = dict(zip(FIL_TYPES, DEFAULT_FILES["fil"], strict=True))
+FIL_FILES = dict(zip(FIL_TYPES, DEFAULT_FILES["fil"], strict=True))
 _NO_FOLDERS = ("model.plan", "model.pt", "model.pt2")
-_STRICT = {
-    backend: [platform for platform in PLATFORMS if PLATFORMS[platform] == backend] for backend in PLATFORMS.values()
-}
+_STRICT = {name: [platform for platform in PLATFORMS if PLATFORMS[platform] == name] for name in PLATFORMS.values()}
 """Backends that accept only certain platforms."""
 _WITHOUT_FILES = ("tensorrtllm", "identity", "repeat", "square")
 
@@ -48,7 +47,7 @@ class Backend(NamedTuple):
 
 
 _FROM_FILE = {
-    "model.plan": Backend("tensorrt", "tensorrt_plan"),
+    "model.plan": Backend("tensorrt", TENSORRT),
     "model.onnx": Backend("onnxruntime", "onnxruntime_onnx"),
     "model.xml": Backend("openvino"),
     "model.pt": Backend("pytorch", "pytorch_libtorch"),
@@ -143,13 +142,19 @@ def _files(entry: Entry, config: Any, backend: Backend) -> Iterator[Finding]:
         near = nearest(wanted[0], files)
         why = f"the {backend.name} backend needs it" + ("" if files else ", and the directory is empty")
         do = f'rename {near} to {wanted[0]}, or write default_model_filename: "{near}"' if near else "add it"
+        if backend.name == "fil" and (other := next((kind for kind in FIL_TYPES if FIL_FILES[kind] in files), None)):
+            do = f'set the parameter model_type to "{other}", or add {wanted[0]}'
         yield error(f"{' or '.join(wanted)} is missing", str(version), why, do)
 
 
+def fil_type(config: Any) -> str:
+    """Return the format of FIL's file. The default is the backend's (shared_state.h of fil_backend)."""
+    return str(config.parameters["model_type"].string_value) if "model_type" in config.parameters else "xgboost"
+
+
 def _wanted(config: Any, backend: Backend) -> tuple[str, ...]:
-    kind = config.parameters["model_type"].string_value if "model_type" in config.parameters else ""
-    if backend.name == "fil" and kind in _FIL_FILES:
-        return (_FIL_FILES[kind],)
+    if backend.name == "fil" and (kind := fil_type(config)) in FIL_FILES:
+        return (FIL_FILES[kind],)
     if backend.platform == "torch_aoti":
         return ("model.pt2",)
     return DEFAULT_FILES.get(backend.name, ())

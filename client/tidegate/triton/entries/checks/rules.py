@@ -56,9 +56,7 @@ _FORMS: Final[dict[str, dict[str, tuple[re.Pattern[str], str]]]] = {
 }
 """The valid values of each backend's parameters. The backend refuses the model for other values."""
 _FIL_TENSORS: Final = {"input": ("input__0",), "output": ("output__0", "treeshap_output")}
-_TORCH_TYPES: Final = {
-    *("BOOL", "UINT8", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "STRING")
-}  # fmt: skip
+_TORCH_TYPES: Final = ("BOOL", "UINT8", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "STRING")
 _NUMBERED: Final = re.compile(r".*?__([0-9]*)")
 
 

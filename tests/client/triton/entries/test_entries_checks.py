@@ -40,7 +40,7 @@ def message(folder: Path, config: str, files: Files | None = None) -> list[str]:
         ('backend: "dali"', "model.dali"),
         (FIL % "xgboost_json", "xgboost.json"),
         (FIL % "lightgbm", "model.txt"),
-        (FIL.partition(" parameters { key: \"model_type")[0], "xgboost.model"),
+        (FIL.partition(' parameters { key: "model_type')[0], "xgboost.model"),
         (FIL % "treelite_checkpoint", "checkpoint.tl"),
         ('backend: "onnxruntime" default_model_filename: "deep/other.onnx"', "deep/other.onnx"),
     ],

@@ -126,8 +126,9 @@ def check_batch(_entry: Entry, config: Any) -> Iterator[Finding]:
         place = f"batch_input[{number}]"
         yield from _names(f"{place}.source_input", made.source_input, "input", config.input)
         if made.data_type not in (DataType.TYPE_INT32, DataType.TYPE_FP32):
-            what, do = f"a batch_input is {value_name(DataType, made.data_type)}", "write TYPE_INT32 or TYPE_FP32"
-            yield error(what, f"{place}.data_type", "Triton counts only in these types", do)
+            kind = value_name(DataType, made.data_type) if made.data_type else "missing"
+            why, do = "Triton counts only in INT32 and FP32", "write data_type: TYPE_INT32 or TYPE_FP32"
+            yield error(f"data_type is {kind}", f"{place}.data_type", why, do)
     for number, made in enumerate(config.batch_output):
         place = f"batch_output[{number}]"
         yield from _names(f"{place}.source_input", made.source_input, "input", config.input)

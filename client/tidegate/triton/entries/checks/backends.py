@@ -90,6 +90,10 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
     elif config.platform and PLATFORMS.get(config.platform) not in (None, backend.name):
         what, why = f"Triton ignores the platform '{config.platform}'", f"the {backend.name} backend runs the model"
         yield warning(what, "platform", why, "remove one of them")
+    names = {file.path.rpartition("/")[2] for file in entry.files}
+    if config.runtime not in {"", "model.py", f"libtriton_{backend.name}.so", *names}:
+        why, do = "Triton loads the backend from it", "remove runtime, or add the file"
+        yield error(f"there is no library {config.runtime}", "runtime", why, do)
     yield from _files(entry, config, backend)
 
 
@@ -101,8 +105,7 @@ def check_server(entry: Entry, config: Any, backends: Collection[str] | None) ->
         return
     where = "backend" if config.backend else "platform"
     if name == "tensorflow" and name not in (backends or ()):
-        do = "convert the model to ONNX (tf2onnx)"
-        yield error("Triton has had no TensorFlow backend since 25.03", where, do=do)
+        yield error("Triton has had no TensorFlow backend since 25.03", where, do="convert the model to ONNX (tf2onnx)")
     elif backends is None:
         if name not in KNOWN and (do := closest(name, KNOWN)):
             yield warning(f"'{name}' is not a common backend", where, do=do)

@@ -178,11 +178,10 @@ tensorrt_backend). Triton's other backends load all kinds."""
 def check_instances(entry: Entry, config: Any, gpus: int | None) -> Iterator[Finding]:
     """Yield findings about optimization, and about instances on a server with so many GPUs. None: unknown."""
     if is_ensemble(config):
-        present = {field.name for field, _ in config.ListFields()}
-        for field, what in _OF_STEPS.items():
-            if field in present:
-                why, do = "the models of its steps have", f"move {field} into their configurations"
-                yield error(f"an ensemble has no {what}", field, why, do)
+        for field, _ in config.ListFields():
+            if field.name in _OF_STEPS:
+                why, do = "the models of its steps have", f"move {field.name} into their configurations"
+                yield error(f"an ensemble has no {_OF_STEPS[field.name]}", field.name, why, do)
         return
     backend = resolved(entry)
     for number, group in enumerate(config.instance_group):

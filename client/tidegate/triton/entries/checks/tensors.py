@@ -229,5 +229,5 @@ def check_state(entry: Entry, config: Any) -> Iterator[Finding]:
         names.add(state.input_name)
         if not initial.name:
             yield error(f"the initial data of {subject} has no name", where, do='write name: "…"')
-        beginning = f"the initial_state of '{state.input_name}'"
-        yield from _given(entry, beginning, where, state, initial, "state_data", "initial_state")
+        subject = f"the initial_state of '{state.input_name}'"
+        yield from _given(entry, subject, where, state, initial, "state_data", "initial_state")

@@ -117,9 +117,8 @@ def _config(folder: Path) -> tuple[ConfigText | None, tuple[Finding, ...]]:
         return None, (error(what, CONFIG, why, "replace it with a text file"),)
     if kind.st_size > MAX_CONFIG_BYTES:
         what = f"it has {kind.st_size} bytes, but a configuration has a few thousand"
-        return None, (
-            error(what, CONFIG, do="write the configuration there, and move the model to its version directory"),
-        )
+        do = "write the configuration there, and move the model to its version directory"
+        return None, (error(what, CONFIG, do=do),)
     content = file.read_bytes()
     try:
         read = read_config(content.decode())

@@ -3,13 +3,14 @@
 import re
 import warnings
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf import text_format
 from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from ...errors import UsageError
@@ -94,6 +95,27 @@ def parse_config(text: str, where: str = CONFIG) -> ModelConfig:
 def config_text(config: ModelConfig) -> str:
     """Return the text of a configuration. It is deterministic: maps are sorted by key."""
     return str(text_format.MessageToString(config, as_utf8=True))
+
+
+def leaves(message: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the path (like in `ConfigText.lines`) and the value of every set field, and set but empty messages."""
+    fields = message.ListFields()
+    if path and not fields:
+        yield path, "{}"
+    for field, value in fields:
+        name = f"{path}.{field.name}" if path else field.name
+        if isinstance(value, Mapping):
+            values = [(f'{name}["{key}"]', value[key]) for key in value]
+        elif field.is_repeated:
+            values = [(f"{name}[{place}]", each) for place, each in enumerate(value)]
+        else:
+            values = [(name, value)]
+        for place, each in values:
+            if isinstance(each, Message):
+                yield from leaves(each, place)
+            else:
+                enum = field.enum_type
+                yield place, enum.values_by_number[each].name if enum and each in enum.values_by_number else repr(each)
 
 
 def _problem(failure: Exception, file: str) -> Finding:

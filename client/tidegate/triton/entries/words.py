@@ -72,9 +72,8 @@ def unknown_field(name: str, message: Any) -> tuple[str, str, str]:
     known = list(message.fields_by_name)
     if _OTHER_NAMES.get(name) in known:
         return what, "", f"did you mean '{_OTHER_NAMES[name]}'?"
-    if homes := [
-        home for home in _messages(ModelConfig.DESCRIPTOR) if name in home.fields_by_name and home is not message
-    ]:
+    homes = [each for each in _messages(ModelConfig.DESCRIPTOR) if name in each.fields_by_name and each is not message]
+    if homes:
         top = ModelConfig.DESCRIPTOR in homes
         home = "the model itself" if top else " or ".join(sorted({_words(home) for home in homes}))
         do = f"move {name} out to the top level of the file" if top else f"move {name} to where it belongs"

@@ -48,9 +48,8 @@ class Export:
     def run(self, given: Any = None) -> Exported:
         """Create it. `given` are the inputs to compare, by default MLflow's example. Raises TidegateError."""
         if not is_name(self.name):
-            raise UsageError(
-                f"{self.name!r} is not a valid name of a model", do=f"{RULE}. To choose another name, pass --name"
-            )
+            do = f"{RULE}. To choose another name, pass --name"
+            raise UsageError(f"{self.name!r} is not a valid name of a model", do=do)
         if not 0 <= self.tolerance < math.inf:
             raise UsageError(f"--tolerance {self.tolerance} is not a number of at least 0")
         check_free(self.folder)

@@ -5,18 +5,18 @@ comes from.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
 from google.protobuf import text_format
-from google.protobuf.message import Message
 from tidegate_contracts import triton
 from tidegate_contracts.manifest import ENTRY_VERSION
 from tritonclient.grpc import model_config_pb2
 
 from ...errors import UsageError
 from ...repository import Published
+from ..entries.text import leaves
 
 CONFIG: Final = "config.pbtxt"
 NOT_READY: Final = "is not at ready state"
@@ -123,7 +123,7 @@ def loaded_at_once(one: str | None, other: str) -> int:
 
 def config_differences(one: str, other: str) -> list[str]:
     """Return the differences in meaning, one field per line, such as `input[0].dims[0]: 3 → 4`."""
-    before, after = dict(_leaves(_parse(one))), dict(_leaves(_parse(other)))
+    before, after = dict(leaves(_parse(one))), dict(leaves(_parse(other)))
     return [
         f"{path}: {before.get(path, 'nothing')} → {after.get(path, 'nothing')}"
         for path in sorted(before.keys() | after.keys())
@@ -138,24 +138,3 @@ def _parse(text: str) -> Any:
     except text_format.ParseError as error:
         raise UsageError(f"{CONFIG} cannot be read: {error}", do="run `tidegate model check` for details") from None
     return config
-
-
-def _leaves(message: Message, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the path and value of every field that is set, including set but empty messages."""
-    fields: Any = message.ListFields()
-    if path and not fields:
-        yield path, "{}"
-    for field, value in fields:
-        name = f"{path}.{field.name}" if path else field.name
-        if isinstance(value, Mapping):
-            values = [(f"{name}[{key!r}]", value[key]) for key in value]
-        elif field.is_repeated:
-            values = [(f"{name}[{place}]", each) for place, each in enumerate(value)]
-        else:
-            values = [(name, value)]
-        for place, each in values:
-            if isinstance(each, Message):
-                yield from _leaves(each, place)
-            else:
-                enum = field.enum_type
-                yield place, enum.values_by_number[each].name if enum and each in enum.values_by_number else repr(each)

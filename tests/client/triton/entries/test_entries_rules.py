@@ -28,6 +28,17 @@ SCRIPT: Files = {"1/model.pt": ""}
 ONNX = f'platform: "onnxruntime_onnx"\n{TENSORS}'
 ONNX_FILE: Files = {"1/model.onnx": ""}
 RTLLM = f'backend: "tensorrtllm"\n{TENSORS}'
+ENGINE = """\
+platform: "tensorrt_plan"
+input { name: "IN" data_type: TYPE_FP32 dims: [ 4, 4, 4 ] is_non_linear_format_io: true }
+output { name: "OUT" data_type: TYPE_FP32 dims: [ 4 ] is_shape_tensor: true }
+instance_group { kind: KIND_GPU gpus: 0 profile: "1" }
+model_metrics { metric_control { metric_identifier { family: "f" } histogram_options { buckets: 1 } } }
+model_repository_agents { agents { name: "checksum"
+  parameters { key: "MD5:1/model.plan" value: "d41d8cd98f00b204e9800998ecf8427e" }
+} }
+"""
+ENGINE_FILE: Files = {"1/model.plan": ""}
 PREDICT_PROBA = 'parameters { key: "predict_proba" value { string_value: "true" } }\n'
 
 
@@ -45,6 +56,7 @@ REFUSED: dict[str, tuple[str, Files, str, str]] = {
     "FIL's output of another size": (FIL, FOREST, "dims: [ 1 ]", "dims: [ 3 ]"),
     "FIL's probabilities in one number": (FIL, FOREST, 'backend: "fil"', PREDICT_PROBA + 'backend: "fil"'),
     "FIL's model of an unknown type": (FIL, FOREST, "xgboost_json", "xgboost_bin"),
+    "FIL's file of another type than the default": (FIL, FOREST, parameter("model_type", "xgboost_json"), ""),
     "FIL's flag of another form": (FIL, FOREST, '"true"', '"yes"'),
     "FIL's threshold that is no number": (FIL, FOREST, '"0.5"', '"half"'),
     "FIL's classifier without a threshold": (FIL, FOREST, parameter("threshold", "0.5"), ""),
@@ -76,8 +88,18 @@ REFUSED: dict[str, tuple[str, Files, str, str]] = {
     "an engine by a path of the server's own folder": (
         RTLLM, {"1/x": ""}, "backend", parameter("gpt_model_path", "engines/x") + "backend",
     ),
+    "TensorRT's profile that is no number": (ENGINE, ENGINE_FILE, '"1"', '"best"'),
+    "TensorRT's profile below 0": (ENGINE, ENGINE_FILE, '"1"', '"-1"'),
+    "TensorRT's non-linear format of two dims": (ENGINE, ENGINE_FILE, "4, 4, 4", "4, 4"),
+    "a metric of no family": (ENGINE, ENGINE_FILE, 'family: "f"', ""),
+    "a metric without buckets": (ENGINE, ENGINE_FILE, "buckets: 1", ""),
+    "a GPU that no server has": (ENGINE, ENGINE_FILE, "gpus: 0", "gpus: -1"),
+    "a checksum of another file": (ENGINE, ENGINE_FILE, "d41d", "d41e"),
+    "a checksum of a file that is not there": (ENGINE, ENGINE_FILE, "1/model", "1/other"),
+    "a checksum of an unknown kind": (ENGINE, ENGINE_FILE, "MD5:", "SHA256:"),
+    "a checksum of no kind": (ENGINE, ENGINE_FILE, "MD5:", ""),
     "a model for a GPU that is not there": (
-        'platform: "tensorrt_plan"\n' + TENSORS, {"1/model.plan": ""}, "platform",
+        'platform: "tensorrt_plan"\n' + TENSORS, ENGINE_FILE, "platform",
         'cc_model_filenames { key: "9.0" value: "h100.plan" } default_model_filename: "model.plan" platform',
     ),
 }  # fmt: skip

@@ -60,8 +60,8 @@ def test_all_else_is_the_owners() -> None:
     changed = {difference.partition(":")[0] for difference in config_differences(OWNERS, text)}
     assert changed == {
         "output[1].label_filename",
-        "parameters['tidegate.alias.prod'].string_value",
-        "parameters['within'].string_value",
+        'parameters["tidegate.alias.prod"].string_value',
+        'parameters["within"].string_value',
         "version_policy.latest.num_versions",
         "version_policy.specific.versions[0]",
     }

@@ -20,8 +20,9 @@ from . import contents, ensembles, layout, paths, rules, running, tensors
 from .ensembles import Neighbour
 
 _OF_THE_CONFIG = (
-    backend_checks.check, contents.check, ensembles.check, running.check_instances, layout.check_policy, paths.check,
-    rules.check_program, rules.check, running.check, tensors.check, tensors.check_state, tensors.check_warm_up,
+    backend_checks.check, contents.check, ensembles.check, layout.check_policy, paths.check, paths.check_agents,
+    rules.check_program, rules.check, running.check, tensors.check, tensors.check_batch, tensors.check_state,
+    tensors.check_warm_up,
 )  # fmt: skip
 
 
@@ -44,14 +45,13 @@ def check_entry(
     if (config := entry.config) is not None:
         found = [each for check in _OF_THE_CONFIG for each in check(entry, config)]
         found += backend_checks.check_server(entry, config, backends)
-        found += [*running.check_kinds(entry, config, gpus), *running.check_gpus(config, gpus)]
+        found += running.check_instances(entry, config, gpus)
         found += running.check_release(entry, config, release)
         find = _beside(entry) if models is None else {name: Neighbour(models[name]) for name in models}.get
         found += ensembles.check_steps(entry, config, find, complete=models is not None)
         # Places are fields of the configuration, or files, whose paths start with a version's number.
-        findings += (
-            each if each.where[:1].isdigit() else replace(each, where=entry.where(each.where)) for each in found
-        )
+        for each in found:
+            findings.append(each if each.where[:1].isdigit() else replace(each, where=entry.where(each.where)))
     return in_order(findings)
 
 

@@ -9,10 +9,11 @@ from ..entry import Entry
 from ..words import closest, nearest
 from .layout import served
 
+TENSORRT = "tensorrt_plan"
 PLATFORMS = {
     "tensorflow_graphdef": "tensorflow",
     "tensorflow_savedmodel": "tensorflow",
-    "tensorrt_plan": "tensorrt",
+    TENSORRT: "tensorrt",
     "onnxruntime_onnx": "onnxruntime",
     "pytorch_libtorch": "pytorch",
     "torch_aoti": "pytorch",
@@ -31,11 +32,9 @@ DEFAULT_FILES = {
 """The files that each backend looks for if the configuration names none: one of these, in the version directory."""
 KNOWN = (*DEFAULT_FILES, "tensorflow", "tensorrtllm", "identity", "repeat", "square", "redis", "local")
 FIL_TYPES = ("xgboost", "xgboost_json", "xgboost_ubj", "lightgbm", "treelite_checkpoint")
-_FIL_FILES = dict(zip(FIL_TYPES, DEFAULT_FILES["fil"], strict=True))
+FIL_FILES = dict(zip(FIL_TYPES, DEFAULT_FILES["fil"], strict=True))
 _NO_FOLDERS = ("model.plan", "model.pt", "model.pt2")
-_STRICT = {
-    backend: [platform for platform in PLATFORMS if PLATFORMS[platform] == backend] for backend in PLATFORMS.values()
-}
+_STRICT = {name: [platform for platform in PLATFORMS if PLATFORMS[platform] == name] for name in PLATFORMS.values()}
 """Backends that accept only certain platforms."""
 _WITHOUT_FILES = ("tensorrtllm", "identity", "repeat", "square")
 
@@ -48,7 +47,7 @@ class Backend(NamedTuple):
 
 
 _FROM_FILE = {
-    "model.plan": Backend("tensorrt", "tensorrt_plan"),
+    "model.plan": Backend("tensorrt", TENSORRT),
     "model.onnx": Backend("onnxruntime", "onnxruntime_onnx"),
     "model.xml": Backend("openvino"),
     "model.pt": Backend("pytorch", "pytorch_libtorch"),
@@ -91,6 +90,10 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
     elif config.platform and PLATFORMS.get(config.platform) not in (None, backend.name):
         what, why = f"Triton ignores the platform '{config.platform}'", f"the {backend.name} backend runs the model"
         yield warning(what, "platform", why, "remove one of them")
+    names = {file.path.rpartition("/")[2] for file in entry.files}
+    if config.runtime not in {"", "model.py", f"libtriton_{backend.name}.so", *names}:
+        why, do = "Triton loads the backend from it", "remove runtime, or add the file"
+        yield error(f"there is no library {config.runtime}", "runtime", why, do)
     yield from _files(entry, config, backend)
 
 
@@ -102,8 +105,7 @@ def check_server(entry: Entry, config: Any, backends: Collection[str] | None) ->
         return
     where = "backend" if config.backend else "platform"
     if name == "tensorflow" and name not in (backends or ()):
-        do = "convert the model to ONNX (tf2onnx)"
-        yield error("Triton has had no TensorFlow backend since 25.03", where, do=do)
+        yield error("Triton has had no TensorFlow backend since 25.03", where, do="convert the model to ONNX (tf2onnx)")
     elif backends is None:
         if name not in KNOWN and (do := closest(name, KNOWN)):
             yield warning(f"'{name}' is not a common backend", where, do=do)
@@ -143,13 +145,19 @@ def _files(entry: Entry, config: Any, backend: Backend) -> Iterator[Finding]:
         near = nearest(wanted[0], files)
         why = f"the {backend.name} backend needs it" + ("" if files else ", and the directory is empty")
         do = f'rename {near} to {wanted[0]}, or write default_model_filename: "{near}"' if near else "add it"
+        if backend.name == "fil" and (other := next((kind for kind in FIL_TYPES if FIL_FILES[kind] in files), None)):
+            do = f'set the parameter model_type to "{other}", or add {wanted[0]}'
         yield error(f"{' or '.join(wanted)} is missing", str(version), why, do)
 
 
+def fil_type(config: Any) -> str:
+    """Return the format of FIL's file. The default is the backend's (shared_state.h of fil_backend)."""
+    return str(config.parameters["model_type"].string_value) if "model_type" in config.parameters else "xgboost"
+
+
 def _wanted(config: Any, backend: Backend) -> tuple[str, ...]:
-    kind = config.parameters["model_type"].string_value if "model_type" in config.parameters else ""
-    if backend.name == "fil" and kind in _FIL_FILES:
-        return (_FIL_FILES[kind],)
+    if backend.name == "fil" and (kind := fil_type(config)) in FIL_FILES:
+        return (FIL_FILES[kind],)
     if backend.platform == "torch_aoti":
         return ("model.pt2",)
     return DEFAULT_FILES.get(backend.name, ())

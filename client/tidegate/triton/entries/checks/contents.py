@@ -18,7 +18,7 @@ from ..entry import Entry
 from ..frameworks import fil, onnx, openvino, torch
 from ..frameworks.reading import ANY, Reading, Tensor, UnreadableError
 from ..words import closest, value_name
-from .backends import resolved
+from .backends import FIL_FILES, fil_type, resolved
 from .layout import served
 from .rules import check_torch_inputs
 
@@ -41,9 +41,8 @@ _FORMATS = {
     "pytorch_libtorch": _Format(torch.read_script, torch.SCRIPT),
 }  # fmt: skip
 _FORESTS = {
-    "xgboost_ubj": (fil.read_xgboost_ubjson, "xgboost.ubj"), "lightgbm": (fil.read_lightgbm, "model.txt"),
-    "treelite_checkpoint": (fil.read_treelite, "checkpoint.tl"),
-    "xgboost_json": (fil.read_xgboost_json, "xgboost.json"),
+    "xgboost_json": fil.read_xgboost_json, "xgboost_ubj": fil.read_xgboost_ubjson, "lightgbm": fil.read_lightgbm,
+    "treelite_checkpoint": fil.read_treelite,
 }  # fmt: skip
 _VLLM_ARGUMENTS = "model.json"
 _JSON_BYTES = 16 << 20  # XGBoost's JSON is read as a whole, and takes many times its size in memory.
@@ -88,8 +87,8 @@ def _format(entry: Entry, config: Any) -> _Format | None:
     if config.runtime or config.cc_model_filenames:
         return None
     if backend.name == "fil":
-        kind = _parameter(config, "model_type")
-        return _Format(*_FORESTS[kind]) if kind in _FORESTS else None
+        kind = fil_type(config)
+        return _Format(_FORESTS[kind], FIL_FILES[kind]) if kind in _FORESTS else None
     return _FORMATS.get(backend.platform or backend.name)
 
 

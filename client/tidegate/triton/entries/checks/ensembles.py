@@ -177,8 +177,7 @@ def check_steps(
             if complete:
                 yield error(what, where, "Triton refuses an ensemble with a missing step")
             else:
-                why = "it is not next to the ensemble, so its tensors were not compared"
-                yield warning(what, where, why)
+                yield warning(what, where, "it is not next to the ensemble, so its tensors were not compared")
             continue
         models[step.model] = model
         if step.version > 0 and model.versions is not None and step.version not in model.versions:

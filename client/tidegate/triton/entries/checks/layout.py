@@ -67,10 +67,8 @@ def _config_files(entry: Entry) -> Iterator[Finding]:
         paths = [file.path for file in entry.files]
         deep = [path for path in paths if re.fullmatch(r"\d+/(config\.json|[^/]+\.safetensors)", path)]
         if deep and not any(re.match(r"\d+/model\.(?!safetensors)", path) for path in paths):
-            what, why = (
-                "this looks like a language model whose files are one directory too deep",
-                f"there is no {CONFIG}",
-            )
+            what = "this looks like a language model whose files are one directory too deep"
+            why = f"there is no {CONFIG}"
             do = f"move them up into {entry.name}, or name the directory with the files. Triton needs a {CONFIG}"
             yield error(what, deep[0], why, do)
         else:
@@ -89,10 +87,8 @@ def _versions(entry: Entry) -> Iterator[Finding]:
     if not entry.versions:
         top = [file.path for file in entry.files if "/" not in file.path]
         lost = [path for path in top if path.startswith("model.") or path.endswith(_MODELS)]
-        why, do = (
-            "a model's files must be in a directory with a number, such as 1/",
-            "create the directory 1/, and move the model into it",
-        )
+        why = "a model's files must be in a directory with a number, such as 1/"
+        do = "create the directory 1/, and move the model into it"
         if lost:
             why, do = f"{', '.join(lost[:3])} must be in a version directory", f"move {lost[0]} to 1/{lost[0]}"
         yield error("there is no version", ".", why, do)
@@ -106,13 +102,9 @@ def _versions(entry: Entry) -> Iterator[Finding]:
 def _rest(entry: Entry) -> Iterator[Finding]:
     named = [each.string_value for each in entry.config.parameters.values()] if entry.config else []
     for name in entry.folders:
-        is_known = (
-            any(f"/{name}" in each for each in named)
-            or is_version(name)
-            or _PADDED.fullmatch(name)
-            or is_mistaken_for_a_version(name)
-        )
-        if not is_known and name not in NO_VERSIONS and name.lower() not in _LITTER:
+        is_number = is_version(name) or _PADDED.fullmatch(name) or is_mistaken_for_a_version(name)
+        is_named = any(f"/{name}" in each for each in named)
+        if not (is_number or is_named or name in NO_VERSIONS or name.lower() in _LITTER):
             do = "move the model's files into its version directory"
             yield warning(f"Triton ignores the directory '{name}'", name, "it is not a version", do)
     for file in entry.files:

@@ -8,6 +8,7 @@ and takes an archive or a directory with bin/activate (python_be.cc, pb_env.cc a
 import posixpath
 import re
 from collections.abc import Iterator
+from hashlib import file_digest
 from math import prod
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from tidegate_contracts.triton import REPOSITORY_ROOT
 
 from ....findings import Finding, error, warning
 from ..entry import Entry
+from ..text import leaves
 from ..words import closest
 from .backends import resolved
 from .layout import served
@@ -45,13 +47,11 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
         if output.label_filename:
             yield from _label(paths, f"output[{number}].label_filename", output)
     for key, name in config.cc_model_filenames.items():
-        where = f'cc_model_filenames["{key}"]'
+        where, subject = f'cc_model_filenames["{key}"]', f"the model for compute capability {key}"
         if not _CAPABILITY.fullmatch(key):
             yield warning(f"no GPU has compute capability '{key}'", where, "Triton looks for 8.0 or 9.0", "write one")
         for version in served(entry):
-            yield from _needed(
-                paths, f"the model for compute capability {key}", where, str(version), name, whole_folder=True
-            )
+            yield from _needed(paths, subject, where, str(version), name, whole_folder=True)
     backend = resolved(entry).name
     if backend == "python" and ENVIRONMENT in config.parameters:
         where = f'parameters["{ENVIRONMENT}"].string_value'
@@ -64,15 +64,37 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
             if backend == "tensorrtllm" and key != _TOKENIZER and value and not value.startswith(("/", "${")):
                 why = "TensorRT-LLM looks for it where the server was started"
                 yield error(f"{key}: {value} does not exist", where, why, f"write {REPOSITORY_ROOT}/{entry.name}/…")
-    for where, text in _texts(config, ""):
+    for where, text in leaves(config):
         if found := _TEMPLATE.search(text):
             what, do = f"the template {found[0]} is not filled in", "write the value"
             key = where.partition('"')[2].partition('"')[0]
-            optional = (
-                backend == "tensorrtllm" and where.startswith("parameters") and key not in _ON_THE_SERVER[backend]
-            )
+            is_path = key in _ON_THE_SERVER.get(backend, ())
+            optional = backend == "tensorrtllm" and where.startswith("parameters") and not is_path
             why = "TensorRT-LLM uses its default if a parameter is not a number" if optional else ""
             yield (warning if optional else error)(what, where, why, do)
+
+
+def check_agents(entry: Entry, config: Any) -> Iterator[Finding]:
+    """Yield agents that Triton lacks, and checksums that its only agent refuses (checksum_repository_agent)."""
+    paths = {file.path for file in entry.files}
+    for number, agent in enumerate(config.model_repository_agents.agents):
+        place = f"model_repository_agents.agents[{number}]"
+        if agent.name != "checksum":
+            what, why = f"Triton has no repository agent '{agent.name}'", "a server without it refuses the model"
+            yield warning(what, f"{place}.name", why, closest(agent.name, ["checksum"], "remove it"))
+            continue
+        for key, expected in agent.parameters.items():
+            where, (algorithm, colon, name) = f'{place}.parameters["{key}"]', key.partition(":")
+            if not colon or algorithm.lower() != "md5":
+                yield error(f"'{key}' is not a checksum", where, "the agent supports only MD5", "write MD5:<path>")
+            elif (path := below("", name)) is None or path not in paths:
+                yield from _needed(paths, key, where, "", name)
+            else:
+                with (entry.folder / path).open("rb") as file:
+                    found = file_digest(file, "md5").hexdigest()
+                if found != expected:
+                    why, do = f"{path} has {found}", "write this checksum, or add the right file"
+                    yield error(f"the checksum '{expected}' is wrong", where, why, do)
 
 
 def check_data(
@@ -116,11 +138,8 @@ def _needed(
         near = {posixpath.relpath(each, folder or "."): each for each in paths if posixpath.dirname(each) == folder}
         yield error(f"{subject}: there is no file {path}", where, do=closest(name, near, "add it"))
     elif missing := next((each for each in _climbed(folder, name) if not _is_folder(paths, each)), None):
-        yield error(
-            f"{subject}: there is no directory {missing}, which {name} goes through",
-            where,
-            do="create it, or write the path without ..",
-        )
+        what = f"{subject}: there is no directory {missing}, which {name} goes through"
+        yield error(what, where, do="create it, or write the path without ..")
 
 
 def _climbed(folder: str, path: str) -> Iterator[str]:
@@ -164,9 +183,8 @@ def _environment(entry: Entry, paths: Any, where: str, value: str) -> Iterator[F
                 why = "the Python backend takes a directory with this file, or an archive (.tar.gz)"
                 yield error(f"{subject}: there is no {path}/bin/activate", where, why, "unpack the environment there")
             elif not inside:
-                yield error(
-                    f"{subject}: there is no {path}", where, "the Python backend runs the model in it", "add it"
-                )
+                why = "the Python backend runs the model in it"
+                yield error(f"{subject}: there is no {path}", where, why, "add it")
     elif not value.startswith("/"):
         why = "the Python backend looks for it where the server was started"
         do = f"write {_HERE}/ before it, with two dollar signs"
@@ -181,17 +199,3 @@ def _on_the_server(entry: Entry, paths: Any, key: str, where: str, value: str) -
         yield from _needed(paths, key, where, "", value.removeprefix(own), whole_folder=True)
     elif value.startswith("/"):
         yield _outside(key, where, value)
-
-
-def _texts(message: Any, path: str) -> Iterator[tuple[str, str]]:
-    for field, value in message.ListFields():
-        name = f"{path}.{field.name}" if path else field.name
-        if hasattr(value, "items"):
-            items = [(f'{name}["{key}"]', each) for key, each in value.items()]
-        else:
-            items = [(f"{name}[{at}]", each) for at, each in enumerate(value)] if field.is_repeated else [(name, value)]
-        for place, each in items:
-            if isinstance(each, str):
-                yield place, each
-            elif hasattr(each, "ListFields"):
-                yield from _texts(each, place)

@@ -56,9 +56,7 @@ _FORMS: Final[dict[str, dict[str, tuple[re.Pattern[str], str]]]] = {
 }
 """The valid values of each backend's parameters. The backend refuses the model for other values."""
 _FIL_TENSORS: Final = {"input": ("input__0",), "output": ("output__0", "treeshap_output")}
-_TORCH_TYPES: Final = {
-    *("BOOL", "UINT8", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "STRING")
-}  # fmt: skip
+_TORCH_TYPES: Final = ("BOOL", "UINT8", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "STRING")
 _NUMBERED: Final = re.compile(r".*?__([0-9]*)")
 
 
@@ -111,9 +109,8 @@ def _torch(config: Any) -> Iterator[Finding]:
         if not getattr(config, side):
             yield error(f"no {side} is declared", side, "the PyTorch backend finds none in the model", "declare each")
     states = config.sequence_batching.state
-    tensors = [(f"input[{at}]", each) for at, each in enumerate(config.input)]
-    tensors += [(f"output[{at}]", each) for at, each in enumerate(config.output)]
-    tensors += [(f"sequence_batching.state[{at}]", each) for at, each in enumerate(states)]
+    sides = {"input": config.input, "output": config.output, "sequence_batching.state": states}
+    tensors = [(f"{side}[{at}]", each) for side, own in sides.items() for at, each in enumerate(own)]
     for where, tensor in tensors:
         kind = value_name(DataType, tensor.data_type).removeprefix("TYPE_")
         if tensor.data_type and kind not in _TORCH_TYPES:

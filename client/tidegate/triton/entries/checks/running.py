@@ -9,12 +9,10 @@ from tritonclient.grpc.model_config_pb2 import DataType, ModelInstanceGroup, Mod
 from ....findings import Finding, error, warning
 from ..entry import Entry
 from ..words import closest, value_name
-from .backends import is_ensemble, resolved
+from .backends import TENSORRT, is_ensemble, resolved
 
-_ACCELERATORS: dict[str, dict[str, tuple[str, ...]]] = {
-    "gpu_execution_accelerator": {"onnxruntime": ("cuda", "tensorrt")},
-    "cpu_execution_accelerator": {"onnxruntime": ("openvino",)},
-}  # fmt: skip
+_ACCELERATORS = {"gpu_execution_accelerator": ("cuda", "tensorrt"), "cpu_execution_accelerator": ("openvino",)}
+"""Those of onnxruntime, the only backend with accelerators."""
 _OF_STEPS = {"instance_group": "instances", "model_warmup": "warm-up", "optimization": "optimization"}
 """Fields that the steps of an ensemble may have, but not the ensemble itself."""
 _BATCHING, _SEQUENCES = "dynamic_batching", "sequence_batching"
@@ -24,7 +22,7 @@ _CORRID_TYPES = ("TYPE_UINT64", "TYPE_INT64", "TYPE_UINT32", "TYPE_INT32", "TYPE
 
 
 def check(_entry: Entry, config: Any) -> Iterator[Finding]:
-    """Yield findings about max_batch_size, batching, sequences, the response cache and decoupled responses."""
+    """Yield findings about max_batch_size, batching, sequences, the response cache, decoupled responses and metrics."""
     if config.max_batch_size < 0:
         yield error(f"max_batch_size is {config.max_batch_size}", "max_batch_size", do="write 0 for no batches")
     if config.HasField(_BATCHING):
@@ -32,6 +30,12 @@ def check(_entry: Entry, config: Any) -> Iterator[Finding]:
     if config.HasField(_SEQUENCES):
         yield from _sequences(config)
     yield from _answers(config)
+    for number, control in enumerate(config.model_metrics.metric_control):
+        where = f"model_metrics.metric_control[{number}]"
+        if not control.metric_identifier.family:
+            yield error("a metric has no family", where, do='write metric_identifier { family: "…" }')
+        if not control.histogram_options.buckets:
+            yield error("a metric has no buckets", where, do="write histogram_options { buckets: [ … ] }")
 
 
 def _dynamic(batching: Any, largest: int) -> Iterator[Finding]:
@@ -104,6 +108,9 @@ def _sequences(config: Any) -> Iterator[Finding]:
         yield from _preferred(f"{where}.preferred_batch_size", sizes, config.max_batch_size)
         if config.max_batch_size < 1:
             yield warning("'oldest' forms no batches", where, "max_batch_size is 0", "set max_batch_size")
+    if not 0 <= (share := batching.direct.minimum_slot_utilization) <= 1:
+        what, where = f"minimum_slot_utilization is {share:g}", f"{_SEQUENCES}.direct.minimum_slot_utilization"
+        yield error(what, where, "it is a share of the slots", "write a number from 0 to 1")
     if config.response_cache.enable:
         what, do = "the response cache and sequences exclude each other", "remove response_cache"
         yield error(what, "response_cache", "a response of a sequence depends on earlier requests", do)
@@ -163,56 +170,60 @@ def _answers(config: Any) -> Iterator[Finding]:
         yield warning(what, "model_transaction_policy", why, "remove it")
 
 
-def check_instances(entry: Entry, config: Any) -> Iterator[Finding]:
-    """Yield findings about instance groups and optimization."""
-    if is_ensemble(config):
-        present = {field.name for field, _ in config.ListFields()}
-        for field, what in _OF_STEPS.items():
-            if field in present:
-                why, do = "the models of its steps have", f"move {field} into their configurations"
-                yield error(f"an ensemble has no {what}", field, why, do)
-        return
-    for number, group in enumerate(config.instance_group):
-        yield from _group(f"instance_group[{number}]", group)
-    yield from _accelerators(resolved(entry).name, config.optimization.execution_accelerators)
-
-
 _KINDS: Final = {"openvino": "KIND_CPU", "tensorrt": "KIND_GPU"}
 """The only kind of instance that these backends load (openvino.cc of openvino_backend and instance_state.cc of
 tensorrt_backend). Triton's other backends load all kinds."""
 
 
-def check_kinds(entry: Entry, config: Any, gpus: int | None) -> Iterator[Finding]:
-    """Yield instance kinds that the backend refuses on a server with so many GPUs. None: unknown."""
-    backend = resolved(entry).name
-    if backend not in _KINDS or is_ensemble(config) or "enable_multi_device" in config.parameters:
+def check_instances(entry: Entry, config: Any, gpus: int | None) -> Iterator[Finding]:
+    """Yield findings about optimization, and about instances on a server with so many GPUs. None: unknown."""
+    if is_ensemble(config):
+        for field, _ in config.ListFields():
+            if field.name in _OF_STEPS:
+                why, do = "the models of its steps have", f"move {field.name} into their configurations"
+                yield error(f"an ensemble has no {_OF_STEPS[field.name]}", field.name, why, do)
         return
+    backend = resolved(entry)
+    for number, group in enumerate(config.instance_group):
+        place, kind = f"instance_group[{number}]", value_name(ModelInstanceGroup.Kind, group.kind)
+        yield from _gpus(place, kind, group.gpus, gpus)
+        if backend.name in _KINDS and "enable_multi_device" not in config.parameters:
+            yield from _kind(place, kind, backend.name, gpus)
+        for profile in group.profile:
+            if backend.platform != TENSORRT:
+                yield error("the group has a profile", f"{place}.profile", "only TensorRT has profiles", "remove it")
+            elif not re.match(r"\s*\+?[0-9]", profile):
+                yield error(f"'{profile}' is not the number of a profile", f"{place}.profile", do="write its number")
+        if group.count < 0:
+            why = "Triton then runs the default number"
+            yield warning(f"count is {group.count}", f"{place}.count", why, "write 1 or more")
+        if group.HasField("rate_limiter"):
+            what = "the rate limiter has no effect on a server without --rate-limit=execution_count"
+            yield warning(what, f"{place}.rate_limiter", "that is Triton's default")
+    yield from _accelerators(backend.name, config.optimization.execution_accelerators)
+
+
+def _kind(place: str, kind: str, backend: str, gpus: int | None) -> Iterator[Finding]:
     takes = _KINDS[backend]
-    do = "choose a server with a GPU" if takes == "KIND_GPU" and gpus == 0 else f"write kind: {takes}"
-    for number, group in enumerate(config.instance_group):
-        kind = value_name(ModelInstanceGroup.Kind, group.kind)
-        why = f"it supports only {takes}"
-        if kind == "KIND_AUTO" and gpus is not None:
-            kind = "KIND_GPU" if gpus else "KIND_CPU"
-            why = f"{why}, and KIND_AUTO is {kind} on this server"
-        if kind not in (takes, "KIND_AUTO"):
-            yield error(f"the {backend} backend refuses {kind}", f"instance_group[{number}]", why, do)
+    why = f"it supports only {takes}"
+    if kind == "KIND_AUTO" and gpus is not None:
+        kind = "KIND_GPU" if gpus else "KIND_CPU"
+        why = f"{why}, and KIND_AUTO is {kind} on this server"
+    if kind not in (takes, "KIND_AUTO"):
+        do = "choose a server with a GPU" if takes == "KIND_GPU" and gpus == 0 else f"write kind: {takes}"
+        yield error(f"the {backend} backend refuses {kind}", place, why, do)
 
 
-def check_gpus(config: Any, gpus: int | None) -> Iterator[Finding]:
-    """Yield instances that a server with so many GPUs refuses. None: unknown."""
-    if gpus is None or is_ensemble(config):
-        return
-    for number, group in enumerate(config.instance_group):
-        where = f"instance_group[{number}]"
+def _gpus(place: str, kind: str, listed: Any, gpus: int | None) -> Iterator[Finding]:
+    if kind in ("KIND_CPU", "KIND_MODEL"):
+        if listed:
+            yield error(f"{kind} and gpus exclude each other", f"{place}.gpus", do="remove one of them")
+    elif kind == "KIND_GPU" and gpus == 0:
+        yield error("KIND_GPU, but the server has no GPU", place, do="write KIND_AUTO, or choose another server")
+    elif any(each < 0 or (gpus is not None and each >= gpus) for each in listed):
         has = "no GPU" if not gpus else "1 GPU, number 0" if gpus == 1 else f"{gpus} GPUs, numbers 0 to {gpus - 1}"
-        if group.kind == ModelInstanceGroup.KIND_GPU and not gpus:
-            yield error("KIND_GPU, but the server has no GPU", where, do="write KIND_AUTO, or choose another server")
-        elif group.kind in (ModelInstanceGroup.KIND_AUTO, ModelInstanceGroup.KIND_GPU) and any(
-            each >= gpus for each in group.gpus
-        ):
-            what = f"gpus: {list(group.gpus)}, but the server has {has}"
-            yield error(what, where if not gpus else f"{where}.gpus", do="list GPUs of the server, or remove gpus")
+        what = f"gpus: {list(listed)}, but " + ("numbers start at 0" if gpus is None else f"the server has {has}")
+        yield error(what, f"{place}.gpus", do="list GPUs of the server, or remove gpus")
 
 
 _SINCE = {
@@ -248,25 +259,13 @@ def check_release(entry: Entry, config: Any, release: str | None) -> Iterator[Fi
         yield error(what, 'parameters["is_classifier"]', do="write both parameters")
 
 
-def _group(place: str, group: Any) -> Iterator[Finding]:
-    kind = value_name(ModelInstanceGroup.Kind, group.kind)
-    if kind in ("KIND_CPU", "KIND_MODEL") and group.gpus:
-        yield error(f"{kind} and gpus exclude each other", f"{place}.gpus", do="remove one of them")
-    if group.count < 0:
-        why = "Triton then runs the default number"
-        yield warning(f"count is {group.count}", f"{place}.count", why, "write 1 or more")
-    if group.HasField("rate_limiter"):
-        what = "the rate limiter has no effect on a server without --rate-limit=execution_count"
-        yield warning(what, f"{place}.rate_limiter", "that is Triton's default")
-
-
 def _accelerators(backend: str, chosen: Any) -> Iterator[Finding]:
     for field, known in _ACCELERATORS.items():
         for number, one in enumerate(getattr(chosen, field)):
             where = f"optimization.execution_accelerators.{field}[{number}]"
-            if backend not in known:
+            if backend != "onnxruntime":
                 yield warning(f"the {backend} backend has no {field}", where, "it ignores the field", "remove it")
-            elif one.name not in known[backend]:
+            elif one.name not in known:
                 what = f"the {backend} backend has no accelerator '{one.name}'"
-                why = f"it has {', '.join(known[backend])}, and ignores or refuses others"
-                yield warning(what, where, why, closest(one.name, known[backend]))
+                why = f"it has {', '.join(known)}, and ignores or refuses others"
+                yield warning(what, where, why, closest(one.name, known))

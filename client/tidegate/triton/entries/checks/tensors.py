@@ -11,7 +11,7 @@ from tritonclient.grpc.model_config_pb2 import DataType, ModelInput, ModelInstan
 from ....findings import Finding, error, warning
 from ..entry import Entry
 from ..words import closest, value_name
-from .backends import is_ensemble
+from .backends import TENSORRT, is_ensemble, resolved
 from .paths import check_data
 
 BYTES = {
@@ -19,16 +19,18 @@ BYTES = {
     "TYPE_INT16": 2, "TYPE_INT32": 4, "TYPE_INT64": 8, "TYPE_FP16": 2, "TYPE_FP32": 4, "TYPE_FP64": 8, "TYPE_BF16": 2,
 }  # fmt: skip
 """Bytes of an element. Texts have no fixed size."""
+_TENSORRT_ONLY = ("is_shape_tensor", "is_non_linear_format_io")
 _IMAGES = (ModelInput.FORMAT_NHWC, ModelInput.FORMAT_NCHW)
 
 
-def check(_entry: Entry, config: Any) -> Iterator[Finding]:
+def check(entry: Entry, config: Any) -> Iterator[Finding]:
     """Yield findings about a model's inputs and outputs."""
+    platform = resolved(entry).platform
     for side in ("input", "output"):
         tensors = getattr(config, side)
         last = {tensor.name: number for number, tensor in enumerate(tensors)}
         for number, tensor in enumerate(tensors):
-            yield from _tensor(config, side, f"{side}[{number}]", tensor)
+            yield from _tensor(config, side, f"{side}[{number}]", tensor, platform)
         for name, count in Counter(tensor.name for tensor in tensors if tensor.name).items():
             if count > 1:
                 what = f"the {side} '{name}' appears {count} times"
@@ -43,7 +45,7 @@ def check(_entry: Entry, config: Any) -> Iterator[Finding]:
         yield warning(what, "input[0].dims", why, f"remove the {size} where it is the batch")
 
 
-def _tensor(config: Any, side: str, place: str, tensor: Any) -> Iterator[Finding]:
+def _tensor(config: Any, side: str, place: str, tensor: Any, platform: str) -> Iterator[Finding]:
     subject = f"{side} '{tensor.name}'" if tensor.name else f"{side} {place.partition('[')[2][:-1]}"
     if not tensor.name:
         yield error(f"{subject} has no name", place, do='write name: "…"')
@@ -52,6 +54,12 @@ def _tensor(config: Any, side: str, place: str, tensor: Any) -> Iterator[Finding
     yield from _dims(config.max_batch_size, subject, place, tensor.dims)
     if tensor.HasField("reshape"):
         yield from _reshape(config.max_batch_size, subject, f"{place}.reshape", tensor)
+    for field in (each for each in _TENSORRT_ONLY if getattr(tensor, each)):
+        if platform != TENSORRT:
+            yield error(f"{subject} has {field}", f"{place}.{field}", "only TensorRT models may have it", "remove it")
+        elif field == "is_non_linear_format_io" and len(tensor.dims) != 3:
+            what = f"{subject} has a non-linear format, but {len(tensor.dims)} dimensions, not 3"
+            yield error(what, f"{place}.{field}", do="write three dims (without the batch), or remove it")
     if side == "output":
         return
     if tensor.format in _IMAGES and len(tensor.dims) != 3:
@@ -110,6 +118,31 @@ def _ragged(config: Any, subject: str, where: str) -> Iterator[Finding]:
         yield warning(what, where, "max_batch_size is 0", "set max_batch_size")
     elif not config.HasField("dynamic_batching") and not config.HasField("sequence_batching"):
         yield warning(what, where, "nothing forms batches", "add dynamic_batching { }")
+
+
+def check_batch(_entry: Entry, config: Any) -> Iterator[Finding]:
+    """Yield errors about tensors that a backend makes from the batch (ValidateBatchIO of core)."""
+    for number, made in enumerate(config.batch_input):
+        place = f"batch_input[{number}]"
+        yield from _names(f"{place}.source_input", made.source_input, "input", config.input)
+        if made.data_type not in (DataType.TYPE_INT32, DataType.TYPE_FP32):
+            kind = value_name(DataType, made.data_type) if made.data_type else "missing"
+            why, do = "Triton counts only in INT32 and FP32", "write data_type: TYPE_INT32 or TYPE_FP32"
+            yield error(f"data_type is {kind}", f"{place}.data_type", why, do)
+    for number, made in enumerate(config.batch_output):
+        place = f"batch_output[{number}]"
+        yield from _names(f"{place}.source_input", made.source_input, "input", config.input)
+        yield from _names(f"{place}.target_name", made.target_name, "output", config.output)
+
+
+def _names(where: str, names: Any, side: str, tensors: Any) -> Iterator[Finding]:
+    known, field = [tensor.name for tensor in tensors], where.rpartition(".")[2]
+    if len(names) != 1 and (side == "input" or len(set(names)) != len(names) or not names):
+        why, do = f"Triton needs the name of one {side}", f'write one {field}: "…"'
+        yield error(f"{field} is {', '.join(names) or 'missing'}", where, why, do)
+    for name in names if known else ():  # otherwise the backend reads them from the model
+        if name not in known:
+            yield error(f"the model has no {side} '{name}'", where, do=closest(name, known, f"write {known[0]}"))
 
 
 def check_warm_up(entry: Entry, config: Any) -> Iterator[Finding]:
@@ -196,5 +229,5 @@ def check_state(entry: Entry, config: Any) -> Iterator[Finding]:
         names.add(state.input_name)
         if not initial.name:
             yield error(f"the initial data of {subject} has no name", where, do='write name: "…"')
-        beginning = f"the initial_state of '{state.input_name}'"
-        yield from _given(entry, beginning, where, state, initial, "state_data", "initial_state")
+        subject = f"the initial_state of '{state.input_name}'"
+        yield from _given(entry, subject, where, state, initial, "state_data", "initial_state")

@@ -8,7 +8,6 @@ import zlib
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeGuard
 
 from ....errors import UsageError
 from .python import LIMIT as CODE_LIMIT
@@ -48,10 +47,6 @@ def read_script(source: Path) -> Reading:
     return Reading(config, ((SCRIPT, source),), arguments=arguments, missing=missing)
 
 
-def _is_forward(node: ast.AST) -> TypeGuard[ast.FunctionDef]:
-    return isinstance(node, ast.FunctionDef) and node.name == "forward"
-
-
 def _signature_text(forward: ast.FunctionDef | None) -> str:
     if forward is None:
         return _NAMES
@@ -87,7 +82,8 @@ def _script_forward(archive: zipfile.ZipFile) -> ast.FunctionDef | None:
     except (SyntaxError, ValueError, KeyError, RecursionError):
         return None
     classes = [node for node in text.body if isinstance(node, ast.ClassDef) and node.name == name]
-    return next((each for node in classes for each in node.body if _is_forward(each)), None)
+    functions = [each for node in classes for each in node.body if isinstance(each, ast.FunctionDef)]
+    return next((each for each in functions if each.name == "forward"), None)
 
 
 def _outermost(pickled: bytes) -> tuple[str, str]:

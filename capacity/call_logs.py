@@ -48,6 +48,7 @@ _CUT = re.compile(
 )
 """A record that is cut before the end of its logger's name. Its quotes are `"`, or their form in another string."""
 _TOTALS = re.compile(r"""calls(?<=["']calls)\\*["']{1,2}\s*:\s*\{""")
+_FLAT = re.compile(r'^calls.|"calls[^"\\]')  # A key such as `calls.main.fox`, alone or in JSON.
 _BASE64 = re.compile(r'"?(?<![\w+/-])(?:eyJ|H4sI)[\w+/-]{6,}={0,2}"?')  # Of a text that begins with `{"`, or of gzip.
 _MOST_UNPACKED = 1 << 26  # Bytes of such a text.
 _BEGIN = re.compile(r'[{\["]')
@@ -93,6 +94,8 @@ class _Logs:
 
     def _call(self, record: Record) -> str:
         if not record.get("calls") and "pool" in record and record.get("verb") not in _NO_CALLS:
+            if any(map(_FLAT.match, record)):
+                raise ValueError("a collector has flattened the totals")
             return _OLDER
         at = datetime.fromisoformat(record["time"]).timestamp()
         own = record.get("server"), record.get("model")
@@ -221,6 +224,8 @@ def _records(text: str) -> Iterator[Record]:
         while waiting:
             each = waiting.pop()
             if isinstance(each, dict):
+                if "timestamp" in each and isinstance(payload := each.get("jsonPayload"), dict):
+                    payload.setdefault("time", each["timestamp"])  # Google Cloud moves the line's time there.
                 if _has_logger(each) or isinstance(each.get("calls"), dict) or "footprintBytes" in each:
                     yield each
                 waiting += () if _has_logger(each) else reversed(each.values())
@@ -277,7 +282,8 @@ def _payload(text: str) -> str:
 
 def _form(text: str) -> str:
     """Return the beginning of a line, up to the first field of the record. It shows the form, but no caller."""
-    return f"`{shortened(escaped(re.split('time|logger', text, maxsplit=1)[0]), 60)}…`"
+    flat = ", with flattened keys," if _FLAT.search(text) else ""
+    return f"`{shortened(escaped(re.split('time|logger', text, maxsplit=1)[0]), 60)}…`{flat}"
 
 
 def read_logs(words: str) -> Recording:
@@ -298,10 +304,8 @@ def read_logs(words: str) -> Recording:
     }
     lost = []
     if logs.unreadable:
-        lost.append(
-            f"{count_of(logs.lines['cut or damaged'], 'unreadable line')} of calls or loads, the first at "
-            f"{logs.unreadable}"
-        )
+        damaged = count_of(logs.lines["cut or damaged"], "unreadable line")
+        lost.append(f"{damaged} of calls or loads, the first at {logs.unreadable}")
     if older := logs.lines[_OLDER]:
         lost.append(f"calls of older proxies, which log no totals (`calls`): {count_of(older, 'line')} not used")
     return Recording(calls, measured, logs.busy, lost, f"Lines in {counted(files, 'file')}: {read}.")

@@ -15,6 +15,7 @@ from itertools import product
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from tidegate_contracts import eviction_process, proxy_process
+from tidegate_contracts.labels import LOADING
 from tidegate_contracts.proxy_settings import variable
 
 from policies import guardrails
@@ -26,7 +27,7 @@ from stacks.resolve import settings
 from stacks.resolve.settings import ENVIRONMENT
 
 from .compare import json_tree
-from .workloads import Tree, pool_of
+from .workloads import Pool, Tree, pool_of
 
 MOST_MODELS = 12
 _PROTECTS = re.compile(r"/.*(internal|scheme|range|cidr|security-group|whitelist|allowlist|auth|waf|ssl|tls|protocol)")
@@ -53,22 +54,21 @@ FACTS: Sequence[tuple[Side, str, str]] = (
     ("allowed", "rollout.maxParallel", "rolls out to data planes in parallel"),
     ("allowed", "datasets.*.writers", "lets {1} write the dataset {0}"),
     ("allowed", "servers.*.repository.writers", "lets {1} write the repository of {0}"),
-    (
-        "allowed",
-        "servers.*.openai.frontends",
-        "lets the pods of server {} write DynamoWorkerMetadata through Kubernetes' API",
-    ),
+    ("allowed", "servers.*.openai.frontends", "lets the pods of server {} write DynamoWorkerMetadata objects"),
     ("allowed", "servers.*.identity.roleArn", "gives the pods of server {} the identity {} (roleArn)"),
     ("allowed", "servers.*.identity.serviceAccount", "gives the pods of server {} the identity {} (serviceAccount)"),
     ("allowed", "servers.*.identity.clientId", "gives the pods of server {} the identity {} (clientId)"),
     ("allowed", "gate.alerts.ignore", "leaves the alert {} out of its gate"),
     ("offered", "proxy.timeouts.requestSeconds", "waits seconds for a response"),
+    ("offered", "proxy.timeouts.drainSeconds", "lets requests end within seconds when a replica of the proxy stops"),
+    ("offered", "staying.*.triton.exitTimeoutSeconds", "lets requests end within seconds when a replica of {} stops"),
     ("offered", "proxy.tls.secret", "shows callers the certificate of the Secret {}"),
     ("offered", "proxy.tls.issuer", "shows callers the certificate of the issuer {}"),
     ("offered", "images.*.backends", "loads models of the backend {1} with the image {0}"),
     ("offered", "staying.*.openai.contextLength", "accepts tokens of context at the server {}"),
     ("demanded", "proxy.tls", "requires HTTPS at the proxy itself"),
     ("demanded", "staying.*.triton.grpcTls", "encrypts gRPC between the proxy and server {}"),
+    ("demanded", "network.apiServer", "verifies proxies at the lease port"),
     ("demanded", "promotion.from", "requires that versions of models served in {} before"),
     ("demanded", "promotion.separationOfDuties", "requires separation of duties in promotions"),
     ("demanded", "promotion.soakHours", "requires hours of service before a promotion"),
@@ -79,6 +79,12 @@ FACTS: Sequence[tuple[Side, str, str]] = (
     ("demanded", "dataPlane.wave", "is in wave"),
 )
 """Keys of the definition, and a sentence for each, which may have an amount. `staying`: servers on both sides."""
+POOL_FACTS = (
+    ("waitSeconds", "lets callers wait seconds for a load in"),
+    ("idleSeconds", "keeps idle models loaded for seconds in"),
+    ("capacityBytes", "has bytes for models in each replica of"),
+)
+"""Settings of the eviction policy. Only those of a pool that loads on demand before and after are compared."""
 
 
 @dataclass(frozen=True)
@@ -109,25 +115,35 @@ def permission_change(before: Sequence[Tree], after: Sequence[Tree]) -> Permissi
     past = _past(trees[1], "server")
     servers = mapping(trees[0], "servers").keys() & mapping(trees[1], "servers").keys()
     was, now = (_State(objects, tree, past, servers) for objects, tree in zip((before, after), trees, strict=True))
+    models, rights = _moved(was, now.models)
     found: dict[str, list[str]] = {"weaker": [], "lost": [], "stricter": []}
     differences = (
-        *_amounts(dict(was.facts()), dict(now.facts())),
+        *_amounts(dict(was.facts(now.pools)), dict(now.facts(was.pools))),
         *_both_ways([*was.ways()], [*now.ways()], _Way.covers, str),
         *_both_ways(was.settings.waivers, now.settings.waivers, _waives, _waiver_in_words),
     )
     for side, is_more, words in differences:
         found[SIDES[side][not is_more]].append(words)
     found["lost"] += [
-        f"no longer lets {who} {action}: {_listed(models)}"
-        for who, action, models in _by_caller(now.rights, was.rights, now.models)
+        f"no longer lets {who} {action}: {_listed(reached)}"
+        for who, action, reached in _by_caller(now.rights, rights, now.models)
     ]
     return PermissionChange(
         **{field: tuple(lines) for field, lines in found.items()},
         grants=tuple(
-            Grant(who, action, _listed(models), not was.models.isdisjoint(models))
-            for who, action, models in _by_caller(was.rights, now.rights, None)
+            Grant(who, action, _listed(reached), not models.isdisjoint(reached))
+            for who, action, reached in _by_caller(rights, now.rights, None)
         ),
     )
+
+
+def _moved(was: "_State", served: set[tuple[str, str]]) -> tuple[set[tuple[str, str]], list["_Right"]]:
+    """Return models and rights before, both also at the new server of each model that another server serves now."""
+    new = served - was.models
+    moves = {gone: [there for there in new if there[1] == gone[1]] for gone in was.models - served}
+    moved = ((right, server) for right in was.rights for server, _ in moves.get((right.server, right.model), ()))
+    rights = [*was.rights, *(right._replace(server=server) for right, server in moved)]
+    return was.models.union(*moves.values()), rights
 
 
 Fact = tuple[tuple[Side, str], float]
@@ -186,19 +202,21 @@ class _State:
         self.settings = settings_of(_annotation(objects, guardrails.ANNOTATION))
         models = mappings(self.routing, "models")
         self.models = {(self._server(text(model, "server")), text(model, "name")) for model in models}
+        pools = (item for item in objects if item.get("kind") == "StatefulSet")
+        self.pools = {pool_of(item): text(item, "spec", "template", "metadata", "labels", LOADING) for item in pools}
         self.rights = list(dict.fromkeys(self._rights()))
 
     def _server(self, name: str) -> str:
         return self.past.get(name, name)
 
-    def facts(self) -> Iterator[Fact]:
+    def facts(self, others: Mapping[Pool | None, str]) -> Iterator[Fact]:
         for side, path, words in FACTS:
             for *names, value in _leaves(self.tree, path.split(".")):
                 if value not in (None, False, 0):
                     is_amount = isinstance(value, int | float)
                     yield (side, words.format(*names, value)), value if is_amount else True
         yield from ((("allowed", words), amount) for words, amount in self._allowed())
-        yield from ((("offered", words), amount) for words, amount in self._offered())
+        yield from ((("offered", words), amount) for words, amount in self._offered(others))
         yield from ((("demanded", words), amount) for words, amount in self._demanded())
         exposure = mapping(self.tree, "proxy", "exposure")
         for key, value in {**mapping(exposure, "serviceAnnotations"), **mapping(exposure, "annotations")}.items():
@@ -239,7 +257,7 @@ class _State:
         if self.tree and mapping(self.tree, "promotion").keys().isdisjoint(("principals", "groups")):
             yield "lets every writer deploy versions of models", True
 
-    def _offered(self) -> Iterator[tuple[str, float]]:
+    def _offered(self, others: Mapping[Pool | None, str]) -> Iterator[tuple[str, float]]:
         if proxy := mapping(self.tree, "proxy"):
             exposure = mapping(proxy, "exposure")
             scheme = "https" if "tls" in proxy else "http"
@@ -263,9 +281,13 @@ class _State:
         for item in (item for item in self.objects if item.get("kind") == "ConfigMap"):
             if (value := text(item, "data", variable("concurrency"))).isdecimal():
                 yield "works on requests at the same time in each replica of the proxy", int(value)
-            eviction, pool = json_tree(at(item, "data", eviction_process.SETTINGS_FILE)), "/".join(pool_of(item) or ())
-            if isinstance(wait := at(eviction, "waitSeconds"), int):
-                yield f"lets callers wait seconds for a load in pool {pool}", wait
+            eviction, pool = json_tree(at(item, "data", eviction_process.SETTINGS_FILE)), pool_of(item)
+            for key, words in POOL_FACTS if others.get(pool) == "on-demand" else ():
+                if isinstance(amount := at(eviction, key), int):
+                    yield f"{words} pool {'/'.join(pool or ())}", amount
+        for pool, loading in self.pools.items():
+            if pool and loading == "preload" and pool in others:
+                yield f"keeps all models of pool {'/'.join(pool)} loaded: no call waits for a load", True
 
     def _demanded(self) -> Iterator[tuple[str, float]]:
         if self.settings.kind == "production":
@@ -290,11 +312,8 @@ class _State:
                 yield _Way("ingress", "the load balancer", {"cidr": cidr}, _EVERY_PORT)
         for peer in mapping(self.tree, "network", "reach").values():
             server = self._server(text(peer, "server"))
-            by = (
-                [f"server {server}"]
-                if server
-                else [_PROXY if who == "proxy" else _SERVERS for who in peer.get("by") or ()]
-            )
+            by = [_PROXY if who == "proxy" else _SERVERS for who in peer.get("by") or ()]
+            by += [f"server {server}"] if server else []
             for who, port in product(by, [f"port {port}" for port in peer.get("ports") or ()] or [_EVERY_PORT]):
                 yield _Way("egress", who, peer, port)
 
@@ -444,8 +463,7 @@ def _is_within(narrow: str, wide: str) -> bool:
 
 def _annotation(objects: Sequence[Tree], name: str) -> str:
     spaces = (item for item in objects if item.get("kind") == "Namespace")
-    found = (at(item, "metadata", "annotations", name) for item in spaces)
-    return next((value for value in found if isinstance(value, str)), "")
+    return next(filter(None, (text(item, "metadata", "annotations", name) for item in spaces)), "")
 
 
 def definition_in(objects: Sequence[Tree]) -> Tree:

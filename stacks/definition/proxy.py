@@ -65,8 +65,8 @@ class ClusterIpExposure(Section):
 class IngressExposure(Section):
     """Through an Ingress.
 
-    `tidegate check` lists the annotations that a known Ingress controller needs: for large bodies, long responses
-    (ingress-nginx), and health checks at /healthz instead of / (AWS, Google).
+    `tidegate check` lists the annotations that a known controller needs, such as for large bodies, long responses and
+    health checks at /healthz.
     """
 
     kind: Literal["ingress"]

@@ -39,7 +39,7 @@ def annotation(stack: Stack) -> str:
                     "auth": {"api_keys", "domino_principal", "authorities"},
                     "body_limit": True,
                     "exposure": True,
-                    "timeouts": {"request_seconds"},
+                    "timeouts": {"request_seconds", "drain_seconds"},
                     "tls": True,
                 },
             },
@@ -55,7 +55,7 @@ def annotation(stack: Stack) -> str:
                         "repository": True,
                         "identity": True,
                         "openai": {"context_length", "frontends"},
-                        "triton": {"grpc_tls"},
+                        "triton": {"grpc_tls", "exit_timeout_seconds"},
                     },
                 ),
                 # The startup probes of objects have steps of ten seconds.
@@ -66,7 +66,8 @@ def annotation(stack: Stack) -> str:
         "network": {
             key: {each.name: each.model_dump(mode="json", by_alias=True, exclude={"name"}) for each in peers}
             for key, peers in (("callers", platform.network.callers), ("reach", platform.network.reach))
-        },
+        }
+        | platform.network.model_dump(mode="json", by_alias=True, include={"api_server"}),
     }
     return json.dumps({**_without_empty(tree), "devices": _devices(stack)}, sort_keys=True, ensure_ascii=False)
 

@@ -358,19 +358,34 @@ def waits_end_before_the_proxys_timeout(stack: Stack) -> Iterator[Problem]:
     for path, server, pool in stack.pools():
         if not isinstance(pool.loading, OnDemand):
             continue
-        waits: dict[str, tuple[Section, str, int]] = {
-            "loading": (pool.loading, "wait_seconds", pool.loading.wait_seconds)
-        }
+        waits: list[tuple[str, Section, str]] = [("loading", pool.loading, "wait_seconds")]
         if isinstance(pool.autoscaling, QueueScaling) and not pool.autoscaling.min:
-            waits["autoscaling"] = (pool.autoscaling, "wake_seconds", pool.autoscaling.wake_seconds)
-        for key, (section, name, seconds) in waits.items():
-            if seconds >= most:
+            waits.append(("autoscaling", pool.autoscaling, "wake_seconds"))
+        for key, section, name in waits:
+            if (seconds := getattr(section, name)) >= most:
                 what = f"{to_camel(name)} {seconds} of {server.name}/{pool.name}"
                 what = f"{what} is not less than {most}, the proxy's timeouts.requestSeconds"
                 why = "Only callers that set a longer deadline wait that long, or get `busy`."
                 where = (*path, key, to_camel(name)) if name in section.model_fields_set else (*path, key)
                 do = f"Lower {to_camel(name)}, or raise proxy.timeouts.requestSeconds."
                 yield stack.source.problem(where, what, why, do)
+
+
+@stack_rule("Rollouts and drains wait long enough", "advisory")
+def stops_and_starts_have_their_time(stack: Stack) -> Iterator[Problem]:
+    """A gate must wait as long as a pool may take to start, and a drain as long as a request may take."""
+    timeouts, most = stack.platform.proxy.timeouts, stack.platform.gate.timeout_seconds
+    if timeouts.drain_seconds < timeouts.request_seconds:
+        what = f"drainSeconds {timeouts.drain_seconds} is less than requestSeconds {timeouts.request_seconds}"
+        why = "A replica of the proxy that stops would end requests that may take longer."
+        do = f"Set drainSeconds to {timeouts.request_seconds} or more, or lower requestSeconds."
+        yield stack.source.problem(("proxy", "timeouts", "drainSeconds"), what, why, do)
+    for path, server, pool in sorted(stack.pools(), key=lambda each: each[2].startup_seconds)[-1:]:
+        if (slowest := pool.startup_seconds) > most:
+            what = f"startupSeconds {slowest} of {server.name}/{pool.name} is more than gate.timeoutSeconds {most}"
+            why = "The gate of a rollout would fail while a replica may still start."
+            do = f"Set gate.timeoutSeconds to {slowest} or more, or lower startupSeconds."
+            yield stack.source.problem((*path, "startupSeconds"), what, why, do)
 
 
 @stack_rule("A pool that scales to zero can be started by a request")
@@ -436,7 +451,7 @@ def gpus_of_a_replica_are_in_one_node(definition: Definition) -> Iterator[Proble
         yield replace(first, why="\n".join(f"And {other.what}." for other in others))
 
 
-@stack_rule("A request of the largest allowed size fits into one caller's share of memory", "advisory")
+@stack_rule("The largest request fits into one caller's share of memory", "advisory")
 def a_body_fits_what_one_caller_may_hold(stack: Stack) -> Iterator[Problem]:
     """The proxy buffers some bodies whole, and limits the buffers of one caller to a share of its memory."""
     proxy = stack.platform.proxy

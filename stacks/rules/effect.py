@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterator
 
+from pydantic.alias_generators import to_camel
+
 from policies.guardrails import BY_NAME
 from policies.guardrails.settings import Kind
 
@@ -67,22 +69,17 @@ def what_is_defined_is_used(definition: Definition) -> Iterator[Problem]:
         for _, server, pool in stack.pools():
             used |= {("images", server.image), ("datasets", getattr(server.repository, "dataset", ""))}
             if isinstance(pool.loading, OnDemand):
-                used |= {("evictionPolicies", pool.loading.policy), ("images", "eviction-policy")}
+                used |= {("eviction_policies", pool.loading.policy), ("images", "eviction-policy")}
         used.add(("images", "proxy"))
     seen: set[tuple[str, str]] = set()
     for stack in definition.stacks:
-        platform = stack.platform
-        for key, items in (
-            ("images", platform.images),
-            ("datasets", platform.datasets),
-            ("evictionPolicies", platform.eviction_policies),
-        ):
-            for index, item in enumerate(items):
+        for key in ("images", "datasets", "eviction_policies"):
+            for index, item in enumerate(getattr(stack.platform, key)):
                 if (key, item.name) not in used | seen and item.name not in ("proxy", "eviction-policy"):
                     seen.add((key, item.name))
-                    what = f'no server of any stack uses "{item.name}" under {key}'
+                    what = f'no server of any stack uses "{item.name}" under {to_camel(key)}'
                     do = "Remove it, or name it where a server should use it."
-                    yield stack.source.problem((key, index), what, do=do)
+                    yield stack.source.problem((to_camel(key), index), what, do=do)
 
 
 @definition_rule("Every setting has an effect in some stack", "advisory")
@@ -134,4 +131,12 @@ def _dependent(stack: Stack) -> Iterator[tuple[PathInTree, Section, str, bool, s
         yield path, pool, "policy_resources", evicts, because, do
         for model in stack.models_of(server, pool):
             do = "Remove it, or put the model on an on-demand pool."
-            yield stack.path_of(model), model, "pinned idle_seconds", evicts, because, do
+            yield stack.path_of(model), model, "pinned", evicts, because, do
+            because, do = ("a pinned model always stays in memory", "Remove it.") if evicts else (because, do)
+            yield stack.path_of(model), model, "idle_seconds", evicts and not model.pinned, because, do
+    pools = ((path, pool.autoscaling) for path, _, pool in stack.pools())
+    for path, scaling in ((("proxy",), proxy.autoscaling), *pools):
+        if scaling:
+            do = f"Raise max, or set replicas: {scaling.min} instead of autoscaling."
+            because = "it is equal to min, so the number of replicas never changes"
+            yield (*path, "autoscaling"), scaling, "max", scaling.min != scaling.max, because, do

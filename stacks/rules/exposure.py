@@ -4,18 +4,18 @@ import re
 from collections.abc import Iterator
 
 from ..definition.base import byte_count
-from ..definition.proxy import HttpRouteExposure, IngressExposure, LoadBalancerExposure
+from ..definition.proxy import PROXY, HttpRouteExposure, IngressExposure, LoadBalancerExposure
 from ..problems import Problem, listed
 from ..stack import Stack
 from .rule import stack_rule
 
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"
-_NGINX, _ALB = "nginx.ingress.kubernetes.io", "alb.ingress.kubernetes.io"
+_NGINX, _F5, _ALB = "nginx.ingress.kubernetes.io", "nginx.org", "alb.ingress.kubernetes.io"
 _GOOGLE = ("networking.gke.io", "ingress.gcp.kubernetes.io", "cloud.google.com")
 _BACKEND_CONFIG = "cloud.google.com/backend-config"
 _APP_PROTOCOLS, _ITS_OLD_NAME = "cloud.google.com/app-protocols", "service.alpha.kubernetes.io/app-protocols"
 _CONTROLLERS = {
-    "nginx.org": r"(?!)",  # F5's controller, which only its annotations distinguish from ingress-nginx.
+    _F5: r"(?!)",  # F5's controller, which only its annotations distinguish from ingress-nginx.
     _NGINX: r"nginx",
     _ALB: r"(^|-)alb($|-)",
     **dict.fromkeys(_GOOGLE, r"^gce"),
@@ -70,8 +70,10 @@ def _lacking(stack: Stack, exposure: IngressExposure, prefix: str) -> Iterator[t
     protocol = f"{prefix}/backend-protocol"
     if prefix in (_NGINX, _ALB) and is_https and protocol not in annotations:
         yield protocol, ("HTTPS", https)
-    if prefix == _NGINX:
-        key = f"{prefix}/proxy-body-size"
+    if prefix == _F5 and is_https and PROXY not in annotations.get(f"{_F5}/ssl-services", "").split(","):
+        yield f"{_F5}/ssl-services", (PROXY, https)
+    if prefix in (_NGINX, _F5):
+        key = f"{_NGINX}/proxy-body-size" if prefix == _NGINX else f"{_F5}/client-max-body-size"
         if (size := _nginx_bytes(annotations.get(key, "1m"))) and size < body:
             limit = annotations.get(key, "1 MB")
             reason = f"It refuses bodies above {limit} with 413, but proxy.bodyLimit is {proxy.body_limit}."

@@ -73,6 +73,9 @@ def issuers_can_match(stack: Stack) -> Iterator[Problem]:
             what = "jwksUrl is the discovery document, which has no keys"
             do = "Remove jwksUrl, because the proxy finds the keys by discovery. Or set it to the document's jwks_uri."
             yield stack.source.problem((*path[:-1], "jwksUrl"), what, do=do)
+        if "*" in issuer.audiences:
+            what = "the audience * is no pattern, so only tokens with the aud * match it"
+            yield stack.source.problem((*path[:-1], "audiences"), what, do="Set the audience of this proxy.")
 
 
 @stack_rule("Groups come from a source that has groups")

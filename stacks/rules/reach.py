@@ -81,18 +81,18 @@ def the_proxy_can_reach_its_identity_provider(stack: Stack) -> Iterator[Problem]
     """Network policies block addresses without an entry, so the proxy could not fetch keys or authenticate callers."""
     domino, proxy = stack.platform.domino, stack.platform.proxy
     here = domino.platform_namespace if domino and domino.principal_url is None else None
-    used: list[tuple[PathInTree, str, str]] = [
-        (
-            ("proxy", "auth", "oidc", index, "jwksUrl" if issuer.jwks_url else "issuer"),
-            issuer.jwks_url or issuer.issuer,
-            "fetch the keys of this issuer",
-        )
-        for index, issuer in enumerate(proxy.auth.oidc)
-    ]
+    used: list[tuple[PathInTree, str, str]] = []
+    for index, issuer in enumerate(proxy.auth.oidc):
+        where = ("proxy", "auth", "oidc", index, "jwksUrl" if issuer.jwks_url else "issuer")
+        used.append((where, issuer.jwks_url or issuer.issuer, "fetch the keys of this issuer"))
     if domino and domino.principal_url and proxy.auth.domino_principal:
         used.append((("domino", "principalUrl"), domino.principal_url, "authenticate callers at Domino"))
     if proxy.tracing:
         used.append((("proxy", "tracing", "endpoint"), proxy.tracing.endpoint, "export spans"))
+        if re.search(r":4317(/|$)|/v1/traces/?$", proxy.tracing.endpoint):
+            what = "the proxy sends spans over HTTP, not gRPC (port 4317), and adds /v1/traces itself"
+            do = "Set the base address of OTLP over HTTP, such as http://collector.tracing.svc:4318."
+            yield stack.source.problem(used[-1][0], what, do=do, severity="advisory")
     ways = [reach for reach in stack.platform.network.reach if "proxy" in reach.by]
     for path, address, purpose in used:
         if here is None or here not in (urlsplit(address).hostname or "").split(".")[1:2]:

@@ -64,7 +64,7 @@ def somebody_may_call_the_proxy(stack: Stack) -> Iterator[Problem]:
         yield stack.source.problem(("network", "callers"), what, do=do)
 
 
-@stack_rule("The proxy has a way to authenticate callers, and an access rule", "advisory")
+@stack_rule("The proxy can authenticate callers, and has an access rule", "advisory")
 def somebody_can_authenticate_and_call(stack: Stack) -> Iterator[Problem]:
     """Without an issuer, API keys or Domino, or without an access rule, the proxy refuses every request."""
     lacking = "" if stack.platform.proxy.access else "access rule"

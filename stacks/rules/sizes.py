@@ -75,9 +75,7 @@ def nodes_hold_all_replicas(definition: Definition) -> Iterator[Problem]:
                 each = [_has(plane.gpus[group], key) for group in where]
                 there = sum(plane.gpus[group].nodes * has for group, has in zip(where, each, strict=True))
                 sharers = [
-                    (count, each_takes[key], name)
-                    for groups, count, each_takes, name in pools
-                    if groups and groups <= where
+                    (count, takes[key], name) for groups, count, takes, name in pools if groups and groups <= where
                 ]
                 total = sum(count * one for count, one, _ in sharers)
                 too_large = [name for count, one, name in sharers if count and one > max(each)]
@@ -101,15 +99,14 @@ def pods_fit_into_a_node(stack: Stack) -> Iterator[Problem]:
             each = [_has(group, key) for group in groups]
             where, what = (*path, "resources", key), f"{server.name}/{pool.name} requests {_text(key, amount)}"
             if each and all(each) and amount > max(each):
-                largest = (
-                    f'the largest node of data plane "{plane.name}" that it can run on has {_text(key, max(each))}'
-                )
+                has = _text(key, max(each))
+                what = f'{what}, but the largest node of data plane "{plane.name}" that it can run on has {has}'
                 do = f"Set a smaller resources.{key}"
                 do += ", unless there are larger nodes without a GPU." if on_cpu else f", or correct {key} under gpus."
                 on_demand = isinstance(pool.loading, OnDemand)
                 why = "The policyResources and a staging tier in memory count too." if on_demand else ""
                 severity: Severity = "advisory" if on_cpu else "error"
-                yield stack.source.problem(where, f"{what}, but {largest}", why, do, severity=severity)
+                yield stack.source.problem(where, what, why, do, severity=severity)
             elif not (each and all(each)) and amount > _MOST[key]:
                 yield _too_much(stack, where, what, f"{pool.resources.cpu}m" if key == "cpu" else "16Gi")
     for key, quantity, meant in (("cpu", proxy.cpu, f"{proxy.cpu}m"), ("memory", proxy.memory, "2Gi")):
@@ -170,10 +167,8 @@ def shared_memory_is_enough(stack: Stack) -> Iterator[Problem]:
 def preloading_ends_before_the_startup_does(stack: Stack) -> Iterator[Problem]:
     """Kubernetes restarts a replica that is not ready after `startupSeconds`, and its loads start again."""
     for path, server, pool in stack.pools():
-        if isinstance(pool.loading, OnDemand):
-            models = [model for model in stack.models_of(server, pool) if model.pinned]
-        else:
-            models = list(stack.models_of(server, pool))
+        preloads = not isinstance(pool.loading, OnDemand)
+        models = [model for model in stack.models_of(server, pool) if preloads or model.pinned]
         size = sum(byte_count(model.footprint) for model in models if model.footprint)
         is_engine = isinstance(server, OpenaiServer) and not isinstance(pool.placement, CpuPlacement)
         kind = "engine" if is_engine else "cpu" if isinstance(pool.placement, CpuPlacement) else "gpu"
@@ -187,6 +182,8 @@ def preloading_ends_before_the_startup_does(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(where, what, why, do)
 
 
+_ENGINES = "triton", "vllm", "sglang", "trtllm"
+_OF_ENGINE = re.compile(r"(?:^|/)(tritonserver|vllm-(?:openai|runtime)|sglang(?:-runtime)?|tensorrtllm-runtime)$")
 _TAG = re.compile(r"(?P<release>[12][0-9]\.(0[1-9]|1[0-2]))(-|$)")
 
 
@@ -210,13 +207,25 @@ def tritons_are_supported(stack: Stack) -> Iterator[Problem]:
             yield stack.source.problem(path, what, do=f"Set tag to {found['release']}-py3, and run `tidegate pin`.")
 
 
+@stack_rule("An image is of its server's kind", "advisory")
+def images_are_of_their_servers_kind(stack: Stack) -> Iterator[Problem]:
+    """The command of a server does not exist in an image of another one. Only usual names of images are compared."""
+    for server in stack.platform.servers:
+        engine = getattr(server.settings, "worker", getattr(server.settings, "engine", server.kind))
+        for index, image in enumerate(stack.platform.images):
+            found = _OF_ENGINE.search(image.repository) if image.name == server.image and engine in _ENGINES else None
+            if found and not found[1].replace("tensorrtllm", "trtllm").startswith(engine):
+                what = f"image {image.name} is {found[1]}, but server {server.name} runs {engine}"
+                do = f"Set the repository of an image with {engine}, or another kind or engine of the server."
+                yield stack.source.problem(("images", index, "repository"), what, do=do)
+
+
 @stack_rule("Proxy and eviction policy are of one release", "advisory")
 def proxy_and_policy_are_of_one_release(stack: Stack) -> Iterator[Problem]:
     """Both use one lease protocol, and different releases of them were not tested together."""
     tags = {image.name: image.tag for image in stack.platform.images}
-    proxy, policy = (
-        re.match(r"v?([0-9]+\.[0-9]+)\.[0-9]+", tags.get(name, "")) for name in ("proxy", "eviction-policy")
-    )
+    both = (tags.get(name, "") for name in ("proxy", "eviction-policy"))
+    proxy, policy = (re.match(r"v?([0-9]+\.[0-9]+)\.[0-9]+", tag) for tag in both)
     if proxy and policy and proxy[1] != policy[1]:
         index = next(n for n, image in enumerate(stack.platform.images) if image.name == "eviction-policy")
         what = f"the eviction policy is {tags['eviction-policy']}, but the proxy is {tags['proxy']}"
@@ -237,11 +246,11 @@ _KNOWN_LABELS = {
 }
 """Labels of nodes that Kubernetes defines, by prefix. It reserves these prefixes."""
 _CLOUDS = {
-    "cloud.google.com": "gke_",
-    "eks.amazonaws.com": "arn:aws",
-    "karpenter.k8s.aws": "arn:aws",
-    "k8s.aws": "arn:aws",
+    **dict.fromkeys(("gcp", "cloud.google.com"), "gke_"),
+    **dict.fromkeys(("aws", "eks.amazonaws.com", "karpenter.k8s.aws", "k8s.aws"), "arn:aws"),
+    "azure": "(none)",
 }
+"""Prefixes of contexts by the cloud and by the prefixes of its labels. Those of Azure have none."""
 _REGION = re.compile(r"(?<![a-z0-9])([a-z]{2,}(-gov|-iso[a-z]?)?-[a-z]+-?[0-9]{1,2})(?![0-9])")
 """A region of AWS or Google Cloud: eu-central-1, europe-west4."""
 _MODEL = re.compile(
@@ -264,6 +273,21 @@ def nodes_can_have_the_labels(stack: Stack) -> Iterator[Problem]:
                 yield stack.source.problem((*path, "nodeSelector", key), *wrong)
 
 
+@stack_rule("A server's identity is of its cluster's cloud", "advisory")
+def identities_are_of_their_clusters_cloud(stack: Stack) -> Iterator[Problem]:
+    context = stack.data_plane.context_name
+    for index, server in enumerate(stack.platform.servers):
+        if server.identity and _is_of_another_cloud(server.identity.cloud, context):
+            what = f"cloud {server.identity.cloud} is another cloud than that of context {context}"
+            yield stack.source.problem(
+                ("servers", index, "identity", "cloud"), what, do="Set an identity of that cloud."
+            )
+
+
+def _is_of_another_cloud(key: str, context: str) -> bool:
+    return key in _CLOUDS and context.startswith(("gke_", "arn:aws")) and not context.startswith(_CLOUDS[key])
+
+
 def _impossible(key: str, value: str, context: str, product: str) -> tuple[str, ...]:
     """Return what, why and do of a problem if no node can have a label, or an empty tuple."""
     prefix, _, name = key.rpartition("/")
@@ -278,7 +302,7 @@ def _impossible(key: str, value: str, context: str, product: str) -> tuple[str, 
         return f"the containers run on Linux, but {key} is {value}", "", "Set it to linux, or remove it."
     if name == "arch" and prefix.endswith("kubernetes.io") and value not in ("amd64", "arm64"):
         return f"no node with these images has {key}: {value}", "", "Set it to amd64 or arm64."
-    if prefix in _CLOUDS and context.startswith(("gke_", "arn:aws")) and not context.startswith(_CLOUDS[prefix]):
+    if _is_of_another_cloud(prefix, context):
         return f"{key} is a label of another cloud than that of context {context}", "", "Remove it."
     if here and there and here[1] != there[1]:
         return f"{key} is {value}, but context {context} is in {here[1]}", "", "Set a zone of that region."

@@ -109,6 +109,13 @@ def test_lines_of_older_proxies_and_broken_ones_are_reported(tmp_path: Path) -> 
     assert "1 of older proxies, not used" in found.source
 
 
+def test_flattened_totals_are_a_form_that_cannot_be_read_and_not_an_older_proxy(tmp_path: Path) -> None:
+    flat = parsed(call(1.0, "fox", verb="infer")) | {"calls.main.fox": 1}
+    (tmp_path / "flat.log").write_text(dumped(**flat), "utf-8")
+    with pytest.raises(CommandError, match="with flattened keys, has calls or loads in a form"):
+        read_logs(str(tmp_path))
+
+
 KUBERNETES = {"pod_name": "inference-proxy-0", "labels": {"app": "x"}, "annotations": {"a/b": "{}"}}
 
 
@@ -141,6 +148,12 @@ def merged(text: str) -> str:
 def lifted(text: str) -> str:
     """The same with Nest: the fields of the record are next to the line."""
     return dumped(**{"log": text} | parsed(text))
+
+
+def moved(text: str) -> dict[str, Any]:
+    """GKE stores a line of JSON as a payload, without its time."""
+    payload = parsed(text)
+    return {"timestamp": payload.pop("time"), "jsonPayload": payload} if payload else {"textPayload": text}
 
 
 def csv_row(text: str) -> str:
@@ -186,6 +199,7 @@ WHOLE: dict[str, Callable[[Sequence[str]], bytes]] = {
 EXPORTS: dict[str, Callable[[Sequence[str]], str]] = {
     "grafana": lambda lines: json.dumps([{"line": each, "timestamp": "1", "fields": {"app": "x"}} for each in lines]),
     "gcloud": lambda lines: json.dumps([{"textPayload": each, "labels": {}} for each in lines], indent=2),
+    "gke": lambda lines: json.dumps([moved(each) for each in lines]),
     "elastic": lambda lines: json.dumps(
         {"hits": {"hits": [{"_source": {"message": each}} for each in lines]}}, indent=1
     ),

@@ -48,7 +48,7 @@ def test_an_unknown_package_is_refused_by_name_with_apts_output(own_cache: Path)
     message = str(raised.value)
     assert "downloading the Debian packages there-is-no-such-package failed: exit code 100" in message
     assert "Unable to locate package there-is-no-such-package" in message
-    assert "way out: " in message
+    assert "remedy: " in message
     assert not [path for path in (own_cache / "debian").iterdir() if path.is_dir()], "nothing half-made stays"
 
 

@@ -75,7 +75,7 @@ def test_every_command_without_a_cluster_works_with_the_installed_pin(program: P
     again = tmp_path / "another"
     run("init", again, "--gpu", "NVIDIA-L4")
     assert (again / "requirements.txt").read_text("utf-8") == (platform / "requirements.txt").read_text("utf-8")
-    for command in ("models", "plan", "trace", "advise"):
+    for command in ("model", "plan", "trace", "advise"):
         run(command, "--help")
 
 

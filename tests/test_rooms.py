@@ -78,6 +78,23 @@ def test_no_files_import_each_other_in_a_circle() -> None:
         pytest.fail("a circle of imports: " + " → ".join(error.args[1]))
 
 
+def test_no_directories_of_a_package_import_each_other_in_a_circle() -> None:
+    """You can understand the directory that others import without them."""
+    siblings: dict[str, dict[str, set[str]]] = {}
+    for name, others in graph().items():
+        for other in others:
+            if package_of(name) == package_of(other):
+                one, two = (files()[each].relative_to(ROOT).parts[:-1] for each in (name, other))
+                level = next((at for at, pair in enumerate(zip(one, two, strict=False)) if len({*pair}) > 1), None)
+                if level is not None:
+                    siblings.setdefault("/".join(one[:level]), {}).setdefault(one[level], set()).add(two[level])
+    for folder, imports in siblings.items():
+        try:
+            TopologicalSorter(imports).prepare()
+        except CycleError as error:
+            pytest.fail(f"a circle of directories in {folder}: " + " → ".join(error.args[1]))
+
+
 def test_no_import_hides_in_a_text() -> None:
     """An import by a computed name could close a circle that no reader or test notices."""
     hidden = re.compile(r"\b(import_module|__import__|run_module|run_path)\b")

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import urllib3
-from tidegate.cli.output import size
+from tidegate.output import size
 
 from lab.local_plane.environment import ON_DEMAND, POLICY, POLL_SECONDS, PRELOAD
 

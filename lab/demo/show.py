@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
-from tidegate.cli.output import size
+from tidegate.output import size
 
 from lab.local_plane.process import Process
 

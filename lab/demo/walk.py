@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tidegate.cli.output import size
+from tidegate.output import size
 
 from lab.local_plane.environment import LocalEnvironment
 from lab.local_plane.prometheus import Prometheus

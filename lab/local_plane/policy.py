@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tidegate_contracts import eviction_process, lease, triton
 from tidegate_contracts.eviction import EvictionSettings
-from tidegate_eviction.serving.files import kept_secret
+from tidegate_eviction.files import kept_secret
 
 from .credentials import lease_token, write_cluster
 from .process import HOST, Process, python_variables, replace_file, running

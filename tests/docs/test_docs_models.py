@@ -12,8 +12,8 @@ import typer.main
 from tidegate.calling.credentials import find_credential
 from tidegate.calling.proxy import ProxyClient
 from tidegate.cli.app import app
-from tidegate.cli.output import DEFECT
 from tidegate.errors import ExitCode
+from tidegate.output import DEFECT
 
 from lab.demo.lifecycle import notebook
 from lab.demo.lifecycle.notebook import write_shell

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidegate.cli import output
+from tidegate import output
 from tidegate_eviction.simulate import report
 
 from rollout import render, terminal

@@ -7,12 +7,12 @@ import typer
 
 from .. import __version__
 from ..errors import ExitCode
+from ..output import DEFECT
 from ..triton.cli.entries import new
 from ..triton.cli.export import export
 from . import life
 from .calls import predict, status
 from .model import check
-from .output import DEFECT
 from .top import top
 from .why import why
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Exit, Option
 
 from ..errors import ExitCode, UsageError, hints_once
+from ..output import Json, Text, Texts, exit_codes, note, print_json, print_table, printable
 from .completion import environment_option, model_argument
-from .output import Json, Text, Texts, exit_codes, note, print_json, print_table, printable
 
 if TYPE_CHECKING:
     from ..calling.tensors import Answer

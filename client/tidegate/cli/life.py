@@ -12,8 +12,8 @@ from typer import Argument, Exit, Option
 from ..api import Tidegate
 from ..errors import ExitCode, UsageError
 from ..life import WAIT_SECONDS
+from ..output import File, Json, Text, Trusted, counted, exit_codes, note, print_json, print_table, progress, size
 from .completion import environment_argument, environment_option, model_argument
-from .output import File, Json, Text, Trusted, counted, exit_codes, note, print_json, print_table, progress, size
 
 if TYPE_CHECKING:
     from ..life.publish import Outcome

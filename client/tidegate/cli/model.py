@@ -8,7 +8,7 @@ from typer import Argument, Exit, Option
 
 from ..errors import ExitCode, hints_once
 from ..findings import Finding, Severity, errors
-from .output import Json, Texts, Trusted, counted, exit_codes, print_json
+from ..output import Json, Texts, Trusted, counted, exit_codes, print_json
 
 
 def check(

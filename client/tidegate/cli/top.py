@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 from typer import Option
 
 from ..errors import ExitCode
+from ..output import Json, console, exit_codes, print_json, printable, size
 from .calls import Environment, Plane, Proxy, end
-from .output import Json, console, exit_codes, print_json, printable, size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Annotated, Final
 
+from ..output import Json, exit_codes, moment, print_json, print_table, printable
 from .calls import Environment, Plane, Proxy, end
 from .completion import model_argument
-from .output import Json, exit_codes, moment, print_json, print_table, printable
 
 if TYPE_CHECKING:
     from tidegate_contracts.whereabouts import Place, VisibleModel

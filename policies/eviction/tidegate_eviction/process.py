@@ -16,16 +16,16 @@ import uvicorn
 from tidegate_contracts import eviction_process, triton
 from tidegate_service.listening import AdminThread, listen
 
+from .driver import TritonDriver
+from .files import kept_secret
 from .serving.admin import Heartbeat, make_admin
 from .serving.callers import Callers
-from .serving.files import kept_secret
 from .serving.footprints import Footprints
 from .serving.lease_api import make_lease_api
 from .serving.metrics import Snapshot
 from .serving.service import EvictionService
 from .serving.settings import SettingsFile, read
 from .triton.control import TritonControl
-from .triton.driver import TritonDriver
 from .triton.memory import MemoryReader
 
 KEEP_ALIVE_SECONDS = 75  # The longest idle time of a holder's connection: longer than the time between renewals.

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from tidegate import __version__
-from tidegate.cli import output
+from tidegate import __version__, output
 from tidegate.cli.app import EPILOG, PLATFORM, app
 from tidegate.errors import BusyError, ExitCode, IntegrityError, RefusedError, TidegateError, UsageError
 

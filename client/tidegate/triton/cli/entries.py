@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from ...cli.output import Json, Texts, exit_codes, note, print_json
 from ...errors import UsageError, hints_once
 from ...names import nearest_of
+from ...output import Json, Texts, exit_codes, note, print_json
 
 if TYPE_CHECKING:
     from ..entries.write import NewEntry

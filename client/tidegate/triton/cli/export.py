@@ -5,7 +5,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from ...cli.output import Json, Text, counted, exit_codes, note, print_json, print_table
+from ...output import Json, Text, counted, exit_codes, note, print_json, print_table
 
 
 def export(

@@ -19,7 +19,7 @@ import jwt
 from tidegate_contracts import eviction_process, lease, proxy_process
 from tidegate_service.tokens import ALGORITHMS, MOST_TOKEN_BYTES, TokenError, read_keys, verified_claims
 
-from .files import KeptFile
+from ..files import KeptFile
 
 REFRESH_SECONDS = 300.0
 ANSWER_SECONDS = 5.0

@@ -9,8 +9,8 @@ from tidegate_contracts.eviction import EvictionSettings, ManagedModel
 from tidegate_service.reasons import plain
 
 from ..core.messages import ModelSpec
-from ..staging.sources import Contents
-from ..triton.repository import ModelFiles, RepositoryError, TritonRepository
+from ..staging.sources import Contents, RepositoryError
+from ..triton.repository import ModelFiles, TritonRepository
 from .footprints import Footprints, Measurements
 
 log = logging.getLogger(__name__)

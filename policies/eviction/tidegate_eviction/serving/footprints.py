@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
-from .files import KeptFile
+from ..files import KeptFile
 
 FILE = "footprints.json"
 REMEMBERED = 5

@@ -10,8 +10,8 @@ from tidegate_contracts.eviction import EvictionSettings
 from tidegate_contracts.message import first_error
 from tidegate_contracts.triton import MEMORY_MODEL
 
+from ..files import KeptFile
 from ..policies import registry
-from .files import KeptFile
 
 log = logging.getLogger(__name__)
 

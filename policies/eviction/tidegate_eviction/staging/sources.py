@@ -16,6 +16,10 @@ CHUNK_BYTES = 1 << 20
 PYTHON_CACHE = "__pycache__"  # Written by a load in a writable directory, so it is not content.
 
 
+class RepositoryError(Exception):
+    """A model's files are invalid."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceFile:
     """One file of a model."""

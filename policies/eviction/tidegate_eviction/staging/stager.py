@@ -27,10 +27,9 @@ from typing import Final, TypeVar
 from tidegate_contracts import eviction_process
 from tidegate_contracts.eviction import Staging
 
-from ..serving.files import write_whole
-from ..triton.repository import RepositoryError
+from ..files import write_whole
 from .copying import ChangedError, StagingError, copy
-from .sources import Contents
+from .sources import Contents, RepositoryError
 
 MODELS: Final = Path(eviction_process.STAGED_REPOSITORY).name
 BLOCK: Final = 4096  # File systems and Kubernetes count whole blocks, and one for each directory.

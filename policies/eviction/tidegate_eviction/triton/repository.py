@@ -14,7 +14,7 @@ from tidegate_contracts.manifest import PUBLISHED_MANIFEST, Manifest, ManifestFi
 from tidegate_contracts.triton import LEAST_MODEL_BYTES, code_backend
 from tritonclient.grpc import model_config_pb2
 
-from ..staging.sources import Contents, FolderSource, Listing, ModelSource
+from ..staging.sources import Contents, FolderSource, Listing, ModelSource, RepositoryError
 
 if TYPE_CHECKING:
     from ..staging.objects import ObjectStore
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 CONFIG = "config.pbtxt"
 MOST_CONFIG_BYTES = 1 << 20  # Parsing more takes a second or longer.
 MOST_MANIFEST_BYTES = 64 << 20
-
-
-class RepositoryError(Exception):
-    """A model's files are invalid."""
 
 
 @dataclass(frozen=True, slots=True)

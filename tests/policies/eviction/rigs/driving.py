@@ -4,8 +4,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from tidegate_eviction.driver import TritonDriver
 from tidegate_eviction.triton.control import TritonControl, TritonTimes
-from tidegate_eviction.triton.driver import TritonDriver
 from tidegate_eviction.triton.memory import MemoryReader, MemoryReading
 
 from .stand_in import SECRET, StandIn, serving

@@ -9,11 +9,11 @@ from typing import Any
 
 from tidegate_contracts import lease
 from tidegate_contracts.eviction import EvictionSettings, ManagedModel, Tuning
+from tidegate_eviction.driver import TritonDriver
 from tidegate_eviction.process import every_second
 from tidegate_eviction.serving.footprints import Footprints
 from tidegate_eviction.serving.service import EvictionService
 from tidegate_eviction.triton.control import TritonControl
-from tidegate_eviction.triton.driver import TritonDriver
 from tidegate_eviction.triton.memory import MemoryReader
 
 from .stand_in import SECRET, StandIn, serving, until

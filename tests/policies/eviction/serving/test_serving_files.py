@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_contracts.eviction import EvictionSettings
-from tidegate_eviction.serving.files import kept_secret
+from tidegate_eviction.files import kept_secret
 from tidegate_eviction.serving.footprints import REMEMBERED, Footprints
 from tidegate_eviction.serving.settings import SettingsError, SettingsFile, read
 

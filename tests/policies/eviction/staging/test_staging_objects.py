@@ -10,7 +10,8 @@ import pytest
 from tidegate_contracts.eviction import ManagedModel
 from tidegate_contracts.manifest import PUBLISHED_MANIFEST, ManifestFile, make_manifest
 from tidegate_eviction.staging.copying import StagingError
-from tidegate_eviction.triton.repository import RepositoryError, TritonRepository
+from tidegate_eviction.staging.sources import RepositoryError
+from tidegate_eviction.triton.repository import TritonRepository
 
 from lab.local_plane.object_store import ObjectStore, object_store
 from tests.proxy.rigs.pytest_rigs import not_run

@@ -8,13 +8,13 @@ from typing import Any
 import grpc
 import pytest
 from tidegate_contracts.triton import MEMORY_MODEL
+from tidegate_eviction import driver as module
 from tidegate_eviction.core.messages import Load, Recycle, ServerInventory, Unload
-from tidegate_eviction.serving.files import write_whole
-from tidegate_eviction.triton import driver as module
+from tidegate_eviction.driver import found_in
+from tidegate_eviction.files import write_whole
+from tidegate_eviction.staging.sources import RepositoryError
 from tidegate_eviction.triton.control import ModelIndex, TritonControl, VersionState
-from tidegate_eviction.triton.driver import found_in
 from tidegate_eviction.triton.memory import MemoryReading, MemorySource
-from tidegate_eviction.triton.repository import RepositoryError
 
 from ..rigs.driving import driving, following
 from ..rigs.stand_in import SECRET, StandIn, serving, until

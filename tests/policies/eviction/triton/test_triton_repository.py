@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_contracts.eviction import DISK_FACTOR
 from tidegate_contracts.triton import LEAST_MODEL_BYTES
-from tidegate_eviction.triton.repository import ModelFiles, RepositoryError, TritonRepository, versions_to_serve
+from tidegate_eviction.staging.sources import RepositoryError
+from tidegate_eviction.triton.repository import ModelFiles, TritonRepository, versions_to_serve
 from tritonclient.grpc import model_config_pb2
 
 ENSEMBLE = """\

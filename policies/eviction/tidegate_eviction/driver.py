@@ -10,12 +10,12 @@ from time import monotonic
 
 from tidegate_contracts.triton import MEMORY_MODEL
 
-from ..core.messages import Command, Load, Recycle, ServerInventory, Unload
-from ..serving.files import write_whole
-from ..serving.service import EvictionService
-from .control import IndexWatcher, ModelIndex, RefusedError, ServerCallError, TritonControl, retrieve
-from .memory import MemoryReader, MemoryReading
-from .repository import RepositoryError
+from .core.messages import Command, Load, Recycle, ServerInventory, Unload
+from .files import write_whole
+from .serving.service import EvictionService
+from .staging.sources import RepositoryError
+from .triton.control import IndexWatcher, ModelIndex, RefusedError, ServerCallError, TritonControl, retrieve
+from .triton.memory import MemoryReader, MemoryReading
 
 FAST_SECONDS, SLOW_SECONDS = 0.2, 5.0
 """Seconds between two readings of memory: during loads and unloads, and otherwise."""

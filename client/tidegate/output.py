@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.table import Table
 
-from ..errors import ExitCode, TidegateError
+from .errors import ExitCode, TidegateError
 
 WIDTH = 160  # columns if the output is not a terminal, unless COLUMNS is set
 DEFECT = 70  # exit code of a defect in the client (EX_SOFTWARE of sysexits.h)

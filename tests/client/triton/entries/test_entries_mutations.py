@@ -66,9 +66,9 @@ RIGHT: dict[str, tuple[str, Files]] = {
     "ensemble": (ENSEMBLE, {"1/.keep": ""}),
 }
 HARMLESS = {
-    "fil": ("max_batch_size: 9", "threshold.string_value: '../0.5'", ".backend: None"),
+    "fil": ("max_batch_size: 9", "threshold.string_value: '../0.5'", ".backend: None", ".platform: "),
     "torch": (".platform: ", ".max_batch_size: ", ".data_type: ", ".dims: ", "../", "__0x"),  # not in the file
-    "openvino": (".backend: ", "max_batch_size: 9", ".data_type: ", "[-1]", ".input: []", ".output: []"),
+    "openvino": (".backend: ", ".platform: ", "max_batch_size: 9", ".data_type: ", "[-1]", ".input: []", ".output: []"),
     "ensemble": (),
     "onnx": (".platform: ", ".input: []", ".output: []"),  # Triton infers them from the file
 }

@@ -74,7 +74,7 @@ def issuers_can_match(stack: Stack) -> Iterator[Problem]:
             do = "Remove jwksUrl, because the proxy finds the keys by discovery. Or set it to the document's jwks_uri."
             yield stack.source.problem((*path[:-1], "jwksUrl"), what, do=do)
         if "*" in issuer.audiences:
-            what = "the audience * is no pattern, so only tokens with the aud * match it"
+            what = "the proxy compares audiences literally, so only a token for the audience * matches"
             yield stack.source.problem((*path[:-1], "audiences"), what, do="Set the audience of this proxy.")
 
 

@@ -85,16 +85,12 @@ class _Open(Placeholder):
             part, parts = other
             made = Value(f"div (mul ({self._in_bytes(it)}) {part}) {parts}", int)
         elif helper == "sum_of":
-            both = f"add ({self._in_bytes(it)}) ({self._bytes_of(other)}) {2**20 - 1}"
+            added = enclosed(other._value.known) if isinstance(other, _Open) else go_text(other)
+            both = f"add ({self._in_bytes(it)}) ({self._in_bytes(added)}) {2**20 - 1}"
             made = Value(f'printf "%dMi" (div ({both}) {2**20})', str)
         else:
             made = Value(f"div (add {it} {other - 1}) {other}", int)
         return placeholder(self._recording, made)
-
-    def _bytes_of(self, quantity: Any) -> str:
-        """Return the expression of the bytes of a quantity, which may be a constant."""
-        known = enclosed(quantity._value.known) if isinstance(quantity, _Open) else go_text(quantity)
-        return self._in_bytes(known)
 
     def _in_bytes(self, quantity: str) -> str:
         self._recording.helpers.setdefault("tidegate.bytes", _BYTES)

@@ -18,12 +18,9 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
         return True
 
 
-def _is_plain(text: str) -> bool:
-    return bool(_PLAIN.fullmatch(text)) and text.lower() not in _NOT_PLAIN
-
-
 def _text(dumper: Any, text: str) -> Any:
-    style = None if _is_plain(text) else "'" if '"' in text and text.isprintable() else '"'
+    is_plain = _PLAIN.fullmatch(text) and text.lower() not in _NOT_PLAIN
+    style = None if is_plain else "'" if '"' in text and text.isprintable() else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

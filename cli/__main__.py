@@ -13,11 +13,6 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / part) for part in ("client", "contracts", "policies/eviction", "service")]
 
 
-def collect_rarely() -> None:
-    """Run the garbage collector less often, because the many objects of a definition live until the end."""
-    gc.set_threshold(100_000, 50, 1000)
-
-
 def main() -> None:
     """Run the command line."""
     from tidegate.__main__ import run
@@ -27,7 +22,7 @@ def main() -> None:
 
         return app
 
-    collect_rarely()
+    gc.set_threshold(100_000, 50, 1000)  # Rarely, because the many objects of a definition live until the end.
     run(load)
 
 

@@ -109,7 +109,7 @@ def declare(
     )
     # A Service is ready for Pulumi when its pods are, so it has the same timeouts.
     as_long = pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(custom_timeouts=timeouts))
-    # Each object needs separate metadata, because rollout/engines/pulumi_transforms.py annotates that of a Service.
+    # Each object needs separate metadata, because rollout/program annotates that of a Service.
     pods.service(f"{name}-service", naming.metadata(pool.name, pool.labels), pool.selector, ports, as_long)
     headless = naming.metadata(pool.headless_name, merged(pool.labels, headless_labels))
     pods.service(f"{name}-headless", headless, pool.selector, joined(ports, more_ports), child, cluster_ip="None")

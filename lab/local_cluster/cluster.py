@@ -16,7 +16,7 @@ from typing import Any, Self
 from lab import tools
 from lab.local_plane.process import Process, free_ports, running
 
-from .control_plane import FRONT_PROXY, PROGRAMS, ClusterError, ControlPlane, Network, write_stages
+from .control_plane import FRONT_PROXY, KEY, PROGRAMS, ClusterError, ControlPlane, Network, write_stages
 
 READY_SECONDS = 180
 LOOK_SECONDS = 0.3  # The pause between readiness checks. Each runs kubectl, which slows down the start.
@@ -176,7 +176,7 @@ class LocalCluster(ControlPlane):
             return False
 
         start("etcd", (self.folder / "etcd.sock").exists)
-        server = start("kube-apiserver", self.has_certificate)
+        server = start("kube-apiserver", (self.folder / KEY).exists)  # It writes its certificate before the key.
         self.write_kubeconfigs()
         server.wait_until(lambda: answers("get", "--raw", "/readyz"), READY_SECONDS)
         start("kube-scheduler")

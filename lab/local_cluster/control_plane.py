@@ -29,7 +29,7 @@ _IDENTITIES = {
     # kwok replaces the kubelets of all simulated nodes, and the controller of node addresses.
     "kwok": ("kwok", "system:masters"),
 }
-_CERTIFICATE, _KEY = "pki/apiserver.crt", "pki/apiserver.key"
+_CERTIFICATE, KEY = "pki/apiserver.crt", "pki/apiserver.key"
 FRONT_PROXY = "pki/front-proxy"  # The directory of the API server's client certificate for aggregated APIs.
 _FRONT_PROXY = (
     f"--requestheader-client-ca-file={FRONT_PROXY}/ca.crt",
@@ -80,10 +80,6 @@ class ControlPlane:
             private(self.folder / "tokens" / name, token)
             lines.append(f'{token},{user},{user},"{group}"\n')
         private(self.folder / "tokens.csv", "".join(lines))
-
-    def has_certificate(self) -> bool:
-        """Return whether the API server has written its complete certificate. It writes the key afterwards."""
-        return (self.folder / _KEY).exists()
 
     def write_kubeconfigs(self) -> None:
         """Write the kubeconfigs. Requires the API server's certificate."""
@@ -139,8 +135,8 @@ class ControlPlane:
                 "--allow-privileged",
                 f"--service-cluster-ip-range={SERVICES}",
                 "--service-account-issuer=https://kubernetes.default.svc",
-                f"--service-account-signing-key-file={_KEY}",
-                f"--service-account-key-file={_KEY}",
+                f"--service-account-signing-key-file={KEY}",
+                f"--service-account-key-file={KEY}",
                 "--kubelet-preferred-address-types=InternalIP",
                 "--profiling=false",
                 *(_FRONT_PROXY if self.aggregates else []),
@@ -148,7 +144,7 @@ class ControlPlane:
             "kube-controller-manager": [
                 *self._client("kube-controller-manager"),
                 f"--root-ca-file={_CERTIFICATE}",
-                f"--service-account-private-key-file={_KEY}",
+                f"--service-account-private-key-file={KEY}",
                 "--use-service-account-credentials",
                 *([] if network.loopback else ["--allocate-node-cidrs", f"--cluster-cidr={PODS}"]),
                 f"--service-cluster-ip-range={SERVICES}",

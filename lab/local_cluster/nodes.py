@@ -56,11 +56,6 @@ def cpu_node(name: str, *, cpu: int = 64, memory_gi: int = 256, labels: Labels |
     return _node(name, cpu, memory_gi, {}, dict(labels or {}))
 
 
-def mig_mixed(name: str, product: str, gpus: int, slices: Mapping[str, int]) -> KubernetesObject:
-    """Return a node with MIG strategy mixed. `slices` are those of each GPU: profile → number."""
-    return mig_layouts(name, product, gpus, [(gpus, slices)])
-
-
 def mig_layouts(
     name: str, product: str, gpus: int, layouts: Layouts, *, labels: Labels | None = None
 ) -> KubernetesObject:

@@ -53,17 +53,12 @@ async def whereabouts(
     answers = await asyncio.gather(*(_query_each(pool, route.kind, sees) for pool, route in pools.items()))
     found = dict(zip(pools, answers, strict=True))
     slices = [
-        {"server": route.server, "pool": pool.config.name, "replica": replica} | _json(at.room)
+        {"server": route.server, "pool": pool.config.name, "replica": replica} | msgspec.to_builtins(at.room)
         for pool, route in pools.items()
         for replica, at in found[pool].items()
         if at.room is not None
     ]
     return lambda some: [_of_model(route, found) for route in some], slices
-
-
-def _json(room: Room) -> _Json:
-    fields: _Json = msgspec.to_builtins(room)
-    return fields
 
 
 def _of_model(route: Route, found: dict[Pool, dict[str, _Replica]]) -> _Json:

@@ -80,7 +80,10 @@ def rendering_of(revision: str, definition: Path) -> Iterator[tuple[str, Path]]:
         if pinning is not None and code is None and _pin(pinning) != _pin(top / pinning.relative_to(tree)):
             python, root, using = _installed(pinning / "requirements.txt"), None, "the version that it pins"
         note(f"rendering {escaped(revision)} ({commit[:10]}) with {using} …")
-        _render(revision, python, root, tree / wanted, rendered)
+        environment = {} if root is None else {"PYTHONPATH": os.pathsep.join([str(root), str(root / "contracts")])}
+        words: list[str | Path] = [python, "-m", "cli", "render", tree / wanted, "--out", rendered, "--unchecked"]
+        failure = f"{escaped(revision)} cannot be rendered"
+        _run(words, failure, _PASSED_ON, root or (tree / wanted).parent, environment)
         yield commit, rendered
 
 
@@ -116,13 +119,6 @@ def _installed(requirements: Path) -> Path:
     except ToolError as error:
         raise CommandError(str(error)) from None
     return place / "bin/python"
-
-
-def _render(revision: str, python: Path, root: Path | None, definition: Path, out: Path) -> None:
-    """Run `render` of the program in `root`, or of the one that is installed for `python`."""
-    environment = {} if root is None else {"PYTHONPATH": os.pathsep.join([str(root), str(root / "contracts")])}
-    words: list[str | Path] = [python, "-m", "cli", "render", definition, "--out", out, "--unchecked"]
-    _run(words, f"{escaped(revision)} cannot be rendered", _PASSED_ON, root or definition.parent, environment)
 
 
 def _run(

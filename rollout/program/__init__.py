@@ -13,6 +13,7 @@ it to keep the text that it started with.
 """
 
 import os
+from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -25,11 +26,11 @@ from stacks.stack import Definition, Stack
 from stacks.validate import read_definition
 
 from ..contexts import refuse_tags
-from ..engines.pulumi_transforms import without_service_waits
 
 RENDERED = "-rendered"
 """Suffix of the names of stacks that render. A stack must not change between rendering and applying, because that would
 delete every object of its cluster."""
+SKIP_AWAIT = "pulumi.com/skipAwait"  # An annotation for Pulumi alone. Neither the chart nor rendered YAML has it.
 
 
 def run() -> None:
@@ -73,6 +74,17 @@ def _declare() -> None:
     )
     Environment(stack.name, args, options)
     pulumi.export("proxyAddress", args.proxy.service_url(stack.namespace))
+
+
+def without_service_waits(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
+    """Make Pulumi not wait ten seconds for a Service's pods, because it has already waited for them. It still waits for
+    a load balancer, which gets its address only then."""
+    props: Any = args.props
+    if args.type_ != "kubernetes:core/v1:Service" or props["spec"].type == "LoadBalancer":
+        return None
+    metadata = props["metadata"]
+    metadata.annotations = {**(metadata.annotations or {}), SKIP_AWAIT: "true"}
+    return pulumi.ResourceTransformationResult(args.props, args.opts)
 
 
 def _refuse_tags(definition: Definition, stack: Stack) -> None:

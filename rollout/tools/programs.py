@@ -111,11 +111,6 @@ def key(program: Program) -> str:
     return digest(*pinned, *_build(program), *pins.system())
 
 
-def binary_of(program: Program) -> Path:
-    """Return the path of a built program."""
-    return cache_root() / "tools" / key(program) / program.name
-
-
 def _build(program: Program) -> list[str]:
     major, minor = program.minor
     stamps = (stamp.format(version=program.version, major=major, minor=minor) for stamp in program.stamps)
@@ -126,7 +121,7 @@ def _build(program: Program) -> list[str]:
 
 
 def _built(program: Program, passed_over: list[str]) -> Path:
-    binary, version = binary_of(program), program.version
+    binary, version = cache_root() / "tools" / key(program) / program.name, program.version
 
     def make(partial: Path) -> None:
         for line in passed_over:

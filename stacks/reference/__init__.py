@@ -14,19 +14,7 @@ SCHEMA = Path("docs/definition.schema.json")
 GUARDRAILS = Path("docs/guardrails.md")
 METRICS = Path("docs/metrics.md")
 
-__all__ = [
-    "GUARDRAILS",
-    "METRICS",
-    "PAGE",
-    "ROOT",
-    "SCHEMA",
-    "definition_schema",
-    "files",
-    "page",
-    "schema_text",
-    "stale",
-    "write",
-]
+__all__ = ["definition_schema", "page", "schema_text"]
 
 
 def files() -> Mapping[Path, str]:

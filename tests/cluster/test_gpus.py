@@ -11,7 +11,7 @@ from lab.local_cluster.nodes import (
     MIG_MANAGER,
     PLUGIN,
     by_dra,
-    mig_mixed,
+    mig_layouts,
     mig_single,
     nodes_of,
     published,
@@ -74,7 +74,7 @@ def defined(
 def test_every_label_and_resource_of_a_simulated_node_has_a_program_that_publishes_it() -> None:
     everything = read_definition(EVERYTHING)
     nodes = [
-        mig_mixed("n", A100, 1, {"1g.10gb": 1}),
+        mig_layouts("n", A100, 1, [(1, {"1g.10gb": 1})]),
         mig_single("n", A100, 1, "1g.10gb", 7),
         time_sliced("n", L4, 1, 2),
         *by_dra("n", A100, 1),

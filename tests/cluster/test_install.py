@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tidegate_contracts import routing
 
-from lab.local_cluster.nodes import cpu_node, mig_mixed
+from lab.local_cluster.nodes import cpu_node, mig_layouts
 from lab.local_plane.environment import ON_DEMAND, POOL, LocalEnvironment, Plan, local_environment
 from lab.local_plane.process import CannotBeHadError
 from rollout import tools
@@ -34,7 +34,7 @@ def test_the_definition_of_the_page_is_the_example() -> None:
 def test_the_commands_install_the_platform_with_the_output_of_the_page(
     make_cluster: MakeCluster, tmp_path: Path
 ) -> None:
-    gpu = mig_mixed("gpu-1", "NVIDIA-A100-SXM4-80GB", 1, {"1g.10gb": 7})
+    gpu = mig_layouts("gpu-1", "NVIDIA-A100-SXM4-80GB", 1, [(1, {"1g.10gb": 7})])
     cluster = make_cluster([gpu, cpu_node("cpu-1")], name="my-cluster")
     (tmp_path / "clone").mkdir()
     programs = tmp_path / "bin"

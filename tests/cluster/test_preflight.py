@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lab.local_cluster import LocalCluster
-from lab.local_cluster.nodes import cpu_node, mig_mixed, mig_single
+from lab.local_cluster.nodes import cpu_node, mig_layouts, mig_single
 from tests.processes import until
 
 from .conftest import MakeCluster
@@ -124,7 +124,7 @@ def agents(cluster: LocalCluster, name: str, *arguments: str) -> None:
 @HELM
 def test_a_cluster_as_it_is_declared_lacks_nothing(site: Site, make_cluster: MakeCluster) -> None:
     """In a separate cluster, with a known CNI, and nodes with either MIG strategy."""
-    nodes = [mig_mixed("a", A100, 8, {"1g.10gb": 7}), mig_mixed("b", A100, 8, {"1g.10gb": 7}), cpu_node("cpu")]
+    nodes = [*(mig_layouts(name, A100, 8, [(8, {"1g.10gb": 7})]) for name in "ab"), cpu_node("cpu")]
     own = make_cluster([*nodes, mig_single("c", "NVIDIA-H100-80GB-HBM3", 2, "3g.40gb", 2)], "whole")
     site.edit("context: tests,", "context: whole,")
     single = "{nodes: 1, product: NVIDIA-H100-80GB-HBM3, perNode: 2, mig: {strategy: single, slices: {3g.40gb: 2}}}"

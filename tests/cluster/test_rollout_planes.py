@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from lab.local_cluster import LocalCluster
-from lab.local_cluster.nodes import cpu_node, mig_mixed
+from lab.local_cluster.nodes import cpu_node, mig_layouts
 from rollout.health import Target
 from rollout.kubectl import Kubectl
 from rollout.waves import gate
@@ -102,7 +102,7 @@ class World(Site):
 @pytest.fixture(scope="module")
 def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, LocalCluster]]:
     """Three data planes, which the tests of this file share. Each test has a separate environment."""
-    nodes = [mig_mixed("gpu-1", PRODUCT, 8, {"1g.10gb": 7}), cpu_node("cpu-1")]
+    nodes = [mig_layouts("gpu-1", PRODUCT, 8, [(8, {"1g.10gb": 7})]), cpu_node("cpu-1")]
     with ExitStack() as running:
         yield {
             name: running.enter_context(LocalCluster.start(tmp_path_factory.mktemp(name), name=name, nodes=nodes))

@@ -17,7 +17,7 @@ from cli.app import app
 from lab import tools
 from lab.bench.iac import checkout
 from lab.local_cluster import LocalCluster
-from lab.local_cluster.nodes import cpu_node, mig_mixed
+from lab.local_cluster.nodes import cpu_node, mig_layouts
 from rollout.changes.compare import ObjectChange, compare
 from rollout.live import Live, live_objects
 from rollout.render import Rendered, render
@@ -42,7 +42,7 @@ def objects_of(definition: Definition, *names: str) -> list[Object]:
 def roomy_nodes() -> list[Object]:
     """Return nodes for a dozen environments like the reference's at the same time."""
     slices = {"3g.40gb": 1, "2g.20gb": 1, "1g.10gb": 2}
-    gpus = [mig_mixed(f"gpu-{number}", "NVIDIA-A100-SXM4-80GB", 8, slices) for number in range(1, 4)]
+    gpus = [mig_layouts(f"gpu-{number}", "NVIDIA-A100-SXM4-80GB", 8, [(8, slices)]) for number in range(1, 4)]
     return [*gpus, *(cpu_node(f"cpu-{number}", cpu=256, memory_gi=1000) for number in range(1, 4))]
 
 

@@ -24,8 +24,8 @@ from rollout.engines.lease import RolloutLease
 from rollout.engines.pulumi import Pulumi
 from rollout.engines.pulumi_cli import PulumiCli
 from rollout.engines.pulumi_state import Plan, State, plan
-from rollout.engines.pulumi_transforms import SKIP_AWAIT, without_service_waits
 from rollout.live import as_declared, clean, require_there, state_of_stack
+from rollout.program import SKIP_AWAIT, without_service_waits
 from rollout.render import Rendered, render
 from stacks.command import CommandError
 from stacks.resolve import resolve

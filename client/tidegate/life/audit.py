@@ -146,7 +146,9 @@ def _alias(context: Context, of: Environment, repository: Repository, model: str
     target = next(target for target in of_model if context.repository(target.homes[0]).where == repository.where)
     text = repository.config(model)
     published = repository.configs.read_published(text) if text is not None else None
-    registered = _aliased(context, model, of.name)
+    registered = None
+    with suppress(NotFoundError):
+        registered = context.alias(model, of.name)
     serves = version_called(target, published, registered)
     if serves != registered:
         has, expects = ("no version" if number is None else f"version {number}" for number in (serves, registered))
@@ -163,12 +165,6 @@ def _registered(context: Context, model: str) -> Registered:
     with suppress(NotFoundError):
         return {version.number: version for version in context.registry.versions(model)}
     return {}
-
-
-def _aliased(context: Context, model: str, alias: str) -> int | None:
-    with suppress(NotFoundError):
-        return context.alias(model, alias)
-    return None
 
 
 def unserved(context: Context, environment: str, model: str | None = None) -> list[Unserved]:

@@ -14,14 +14,7 @@ CONFIG: Final = "tidegate.json"
 NOT_READY: Final = ""  # engines have no such error
 
 
-def published_config(
-    entry_config: str,  # noqa: ARG001
-    *,
-    model: str,
-    owner: int,
-    served: Collection[int],
-    aliases: Mapping[str, int],
-) -> str:
+def published_config(_: str, *, model: str, owner: int, served: Collection[int], aliases: Mapping[str, int]) -> str:
     """Return the text of the file."""
     document = {"model": model, "owner": owner, "served": sorted(set(served)), "aliases": dict(aliases)}
     return json.dumps(document, sort_keys=True) + "\n"

@@ -1,9 +1,8 @@
-# ruff: noqa: ARG002 - engines need few of the arguments
 """Servers of OpenAI's API as one kind of inference server."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final
 
 from tidegate_contracts.openai import served_as
 
@@ -12,8 +11,7 @@ from ..server_kind import ServerKind
 
 if TYPE_CHECKING:
     from ..calling.proxy import ProxyClient
-    from ..findings import Finding, ServerHas
-    from ..publishing import Repository
+    from ..findings import Finding
     from ..registry.golden import Golden
     from ..repository import Configs
 
@@ -44,9 +42,7 @@ class OpenaiKind(ServerKind):
             raise UsageError(f"it has no {CONFIG}", where=entry, do="name a whole directory in the hub's format")
         return "."
 
-    def check(
-        self, folder: Path, name: str | None = None, *, trusted: bool = False, **has: "Unpack[ServerHas]"
-    ) -> "list[Finding]":
+    def check(self, folder: Path, *_: Any, trusted: bool = False, **_has: Any) -> "list[Finding]":
         from .entry import HubEntry, check_entry
 
         return check_entry(HubEntry(folder), trusted=trusted)
@@ -95,15 +91,7 @@ class OpenaiKind(ServerKind):
 
         return configs
 
-    def check_staged(
-        self,
-        staged: Path,
-        model: str,
-        repository: "Repository",
-        *,
-        bring: Callable[[str], str],
-        **has: "Unpack[ServerHas]",
-    ) -> "list[Finding]":
+    def check_staged(self, staged: Path, *_: Any, **_has: Any) -> "list[Finding]":
         """Check a fetched entry. Its code was accepted when it was registered."""
         from tidegate_contracts.manifest import ENTRY_VERSION
 

@@ -39,7 +39,7 @@ def simulated(trace: Trace) -> Figures:
     """Simulate the default and the simple policies on one trace."""
     found = Figures()
     for share in LOST_SHARES:
-        found.figures[f"lost_vs_simple_{share}"] = _lost_ratio(_rows(trace, share), f"{share} %", found)
+        found.figures[f"lost_vs_simple_{share}"] = _lost_ratio(outcomes(trace, share), f"{share} %", found)
     return found
 
 
@@ -58,17 +58,13 @@ def days() -> Figures:
     ratios = []
     for name, zoo in DAYS.items():
         trace = generate(zoo)
-        ratios += [_lost_ratio(_rows(trace, share), f"{name}, {share} %", found) for share in LOST_SHARES]
+        ratios += [_lost_ratio(outcomes(trace, share), f"{name}, {share} %", found) for share in LOST_SHARES]
     found.figures |= {"lost_vs_simple_days": statistics.geometric_mean(ratios), "lost_vs_simple_worst": max(ratios)}
     return found
 
 
-def lost_seconds(trace: Trace, share: int) -> dict[str, float]:
-    """Return the loss of callers with the default and with the two simple policies, in this order."""
-    return {name: outcome.lost_seconds for name, outcome in _rows(trace, share).items()}
-
-
-def _rows(trace: Trace, share: int) -> dict[str, Outcome]:
+def outcomes(trace: Trace, share: int) -> dict[str, Outcome]:
+    """Simulate a trace with the default and with the two simple policies, in this order."""
     progress(f"seconds lost by callers at {share} % …")
     default = shipped(trace, share)
     rules = {

@@ -4,6 +4,7 @@ import json
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from lab.bench.report import Figures, Goal, progress, turns
@@ -147,9 +148,11 @@ def rows() -> list[Row]:
     """Return every row."""
     infer = f"/v2/models/{MODEL}/infer"
     wrapped = {"inference_server_name": SERVER, "model_name": MODEL, "payload": _REQUEST}
-    predict, predict_varying = (_http(_json("/predict", wrapped, ANSWER, variants)) for variants in (0, VARIANTS))
-    v2, v2_varying = (_http(_json(infer, _REQUEST, ANSWER, variants)) for variants in (0, VARIANTS))
-    repeat = _first_event(_json("/v2/models/repeat/generate_stream", {"IN": [1, 2, 3], "DELAY": [0, 5, 5]}))
+    predict, predict_varying = (
+        partial(_http, _json("/predict", wrapped, ANSWER, variants)) for variants in (0, VARIANTS)
+    )
+    v2, v2_varying = (partial(_http, _json(infer, _REQUEST, ANSWER, variants)) for variants in (0, VARIANTS))
+    repeat = partial(_first_event, _json("/v2/models/repeat/generate_stream", {"IN": [1, 2, 3], "DELAY": [0, 5, 5]}))
     pair, triton = ["nginx", OURS], "triton"
     return [
         Row("predict", "/predict, 32 connections", "simple", pair, predict),
@@ -165,25 +168,19 @@ def _json(path: str, body: object, ends: bytes = b"", variants: int = 0) -> Call
     return Call(path, json.dumps(body).encode(), {"Content-Type": "application/json"}, ends, variants)
 
 
-def _http(call: Call) -> Play:
-    def play(contestant: Server, turn: Turn) -> Result:
-        authenticated = _with_token(call, turn)
-        answer(contestant.http, authenticated)
-        before = contestant.process.processor_seconds()
-        found = load(contestant.http, authenticated, turn.seconds, turn.cores.rest, turn.folder)
-        used = contestant.process.processor_seconds() - before
-        seconds = found.requests / found.per_second
-        return Result(found.per_second, found.p50, found.p99, used / found.requests * 1e6, used / seconds)
-
-    return play
+def _http(call: Call, contestant: Server, turn: Turn) -> Result:
+    authenticated = _with_token(call, turn)
+    answer(contestant.http, authenticated)
+    before = contestant.process.processor_seconds()
+    found = load(contestant.http, authenticated, turn.seconds, turn.cores.rest, turn.folder)
+    used = contestant.process.processor_seconds() - before
+    seconds = found.requests / found.per_second
+    return Result(found.per_second, found.p50, found.p99, used / found.requests * 1e6, used / seconds)
 
 
-def _first_event(call: Call) -> Play:
-    def play(contestant: Server, turn: Turn) -> Result:
-        times = max(10, round(turn.seconds * 50))
-        return Result(p50=first_event(contestant.http, _with_token(call, turn), times, turn.cores.rest))
-
-    return play
+def _first_event(call: Call, contestant: Server, turn: Turn) -> Result:
+    times = max(10, round(turn.seconds * 50))
+    return Result(p50=first_event(contestant.http, _with_token(call, turn), times, turn.cores.rest))
 
 
 def _grpc(contestant: Server, turn: Turn) -> Result:

@@ -69,10 +69,11 @@ class LifeStage:
 
     @contextmanager
     def calling(self, of: LocalEnvironment, model: str = CHURN) -> Iterator[Calls]:
-        """Call a model repeatedly until the block ends, and check every response."""
+        """Call a model repeatedly until the block ends. Raises NotSoError if a call failed."""
         calls = Calls()
         with self.client(of) as client, repeating(lambda: _count(calls, client, model), pause=PAUSE_SECONDS):
             yield calls
+        claim(not calls.failures, f"{calls.last}: {calls.failures[:1]}")
 
 
 def call_times(client: ProxyClient, model: str, number: int) -> Calls:

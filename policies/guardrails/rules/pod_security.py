@@ -68,14 +68,11 @@ def _volumes(pod: Pod, _: str) -> Iterator[Place]:
         yield f"volume {volume.get('name')}", ", ".join(sorted(kinds))
 
 
-def _mounts(pod: Pod, path: str) -> Iterator[Place]:
-    for where, mounted in _containers(pod, "volumeMounts"):
-        yield from ((where, one.get(path)) for one in mappings(mounted))
-
-
-def _host_ports(pod: Pod, path: str) -> Iterator[Place]:
-    for where, ports in _containers(pod, "ports"):
-        yield from ((where, port.get(path)) for port in mappings(ports))
+def _items(pod: Pod, path: str) -> Iterator[Place]:
+    """Yield a key of each item of a container's list, such as `ports.hostPort`."""
+    name, key = path.split(".")
+    for where, found in _containers(pod, name):
+        yield from ((where, one.get(key)) for one in mappings(found))
 
 
 def _annotations(pod: Pod, prefix: str) -> Iterator[Place]:
@@ -144,7 +141,7 @@ CONTROLS: Mapping[str, tuple[Check, ...]] = {
     ),
     "Privileged Containers (baseline)": (Check(_of_containers, "privileged", (None, False), "is privileged"),),
     "HostPath Volumes (baseline), Volume Types (restricted)": (Check(_volumes, "", _harmless, "is of kind {value}"),),
-    "Host Ports (baseline)": (Check(_host_ports, "hostPort", (None, 0), "uses a port of its node"),),
+    "Host Ports (baseline)": (Check(_items, "ports.hostPort", (None, 0), "uses a port of its node"),),
     "Host Probes and Lifecycle Hooks (baseline)": tuple(
         Check(_containers, f"{handler}.{by}.host", (None, ""), "sets the host of a probe or hook")
         for handler in _HANDLERS
@@ -219,7 +216,7 @@ _BEYOND: tuple[Check, ...] = (
         lambda groups: all(number(group) != 0 for group in items(groups)),
         "has group 0",
     ),
-    Check(_mounts, "mountPropagation", (None, "None"), "shares mounts with its node ({value})"),
+    Check(_items, "volumeMounts.mountPropagation", (None, "None"), "shares mounts with its node ({value})"),
     Check(_containers, "volumeDevices", lambda devices: not devices, "uses a raw block device"),
 )
 

@@ -260,7 +260,8 @@ class Residency:
             and now - last < lease.BUSY_SECONDS
             and VictimSelector(pool).due(pool.needed(model) - pool.free, wanted=model.pieces) > now
         )
-        why = model.why or _trouble(model) or (NO_ROOM if starves else "")
+        trouble = model.failures.why if model.failures.count else model.spec.problem if model.spec else ""
+        why = model.why or trouble or (NO_ROOM if starves else "")
         return lease.Listed(
             model=model.name, state=model.state, state_seconds=now - model.since, why=why,
             no_room_seconds=now - first if starves else None,
@@ -288,10 +289,6 @@ class Residency:
         if found.state in (State.COLD, State.QUEUED):
             return leases.never(pool, found)
         return None
-
-
-def _trouble(model: Model) -> str:
-    return model.failures.why if model.failures.count else model.spec.problem if model.spec else ""
 
 
 class _Stepping:

@@ -6,8 +6,6 @@ import os
 import hypothesis
 
 FUZZ = int(os.environ.get("FUZZ") or 5000)
-LEAST = 5
-_DEFAULT = 100
 _thorough = False
 
 
@@ -16,7 +14,7 @@ def choose_counts(*, thorough: bool) -> None:
     global _thorough
     _thorough = thorough
     hypothesis.settings.register_profile("fuzz", max_examples=FUZZ, deadline=None)
-    hypothesis.settings.register_profile("tidegate", parent=examples(_DEFAULT))
+    hypothesis.settings.register_profile("tidegate", parent=examples(100))
     hypothesis.settings.load_profile("tidegate")
 
 
@@ -24,7 +22,7 @@ def examples(full: int) -> hypothesis.settings:
     """Return Hypothesis' settings for a property with `full` examples in `make test-all`, without a deadline. Use it as
     a decorator, or as the `parent` of other settings."""
     return hypothesis.settings(
-        max_examples=full if _thorough else max(LEAST, full // 8),
+        max_examples=full if _thorough else max(5, full // 8),
         deadline=None,
         derandomize=not _thorough,
         suppress_health_check=[hypothesis.HealthCheck.too_slow],  # It depends on the machine, as a deadline does.

@@ -3,7 +3,6 @@ from typing import Any
 
 from components.evaluate import KubernetesObject
 
-Labels = Mapping[str, str]
 WORKLOADS = ("Deployment", "StatefulSet")
 
 
@@ -40,7 +39,7 @@ def ports(workload: KubernetesObject) -> dict[str, int]:
     return {port["name"]: port["containerPort"] for one in containers(workload) for port in one.get("ports", [])}
 
 
-def matches(selector: Mapping[str, Any], labels: Labels) -> bool:
+def matches(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     if any(labels.get(key) != value for key, value in selector.get("matchLabels", {}).items()):
         return False
     for expression in selector.get("matchExpressions", []):

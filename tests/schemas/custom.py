@@ -77,7 +77,7 @@ def strict(node: Schema) -> Schema:
         out["items"] = strict(node["items"])
     if isinstance(node.get("additionalProperties"), dict):
         out["additionalProperties"] = strict(node["additionalProperties"])
-    elif _is_object(node) and not _is_open(node):
+    elif (node.get("type") == "object" or "properties" in node) and not _is_open(node):
         out["additionalProperties"] = False
     if node.get("x-kubernetes-int-or-string"):
         out["type"] = ["integer", "string"]
@@ -88,13 +88,11 @@ def strict(node: Schema) -> Schema:
         elif out.get(flag) is False:
             del out[flag]
     if node.get("nullable"):
-        out |= {"type": [*_types(out), "null"]} if "type" in out else {}
+        out |= (
+            {"type": [*([kinds] if isinstance(kinds := out["type"], str) else kinds), "null"]} if "type" in out else {}
+        )
         out |= {"enum": [*out["enum"], None]} if "enum" in out else {}
     return out
-
-
-def _is_object(node: Schema) -> bool:
-    return node.get("type") == "object" or "properties" in node
 
 
 def _is_open(node: Schema) -> bool:
@@ -104,7 +102,3 @@ def _is_open(node: Schema) -> bool:
         or node.get("x-kubernetes-embedded-resource")
         or node.get("additionalProperties")
     )
-
-
-def _types(schema: Schema) -> list[str]:
-    return schema["type"] if isinstance(schema["type"], list) else [schema["type"]]

@@ -33,7 +33,6 @@ _SAMPLES = (
     *("arn:aws:iam::123456789012:role/a", "a@b.iam.gserviceaccount.com", "00000000-0000-0000-0000-00000000000b"),
 )
 """Texts of which one fits nearly every pattern."""
-_FEW = 2
 
 
 @cache
@@ -204,4 +203,4 @@ def _sections(schema: Schema, names: list[str], depth: int) -> Iterator[Any]:
     made = {key: next(_values(known[key], names, depth=0), None) for key in needed}
     yield made
     for key in known if depth else ():
-        yield from ({**made, key: new} for new in islice(_values(known[key], names, depth=depth - 1), _FEW))
+        yield from ({**made, key: new} for new in islice(_values(known[key], names, depth=depth - 1), 2))

@@ -209,8 +209,8 @@ def engines(draw: st.DrawFn, name: str, dataset_names: list[str]) -> Tree:
         made = draw(pools(pool))
         placement = {"kind": "gpu", "count": size, "product": min(PRODUCTS)}
         may_lack_a_gpu = {engine["engine"], engine.get("worker")}.isdisjoint(("nim", "trtllm"))
-        if size == 1 and ((drawn := draw(single_devices()))["kind"] != "cpu" or may_lack_a_gpu):
-            placement = drawn
+        if size == 1 and ((drawn := draw(placements()))["kind"] != "cpu" or may_lack_a_gpu):
+            placement = drawn | ({"count": 1} if drawn["kind"] == "gpu" else {})
         made |= {"loading": {"mode": "preload"}, "placement": placement}
         if made.get("autoscaling", {}).get("kind") == "queue":
             scaling = {key: item for key, item in made["autoscaling"].items() if key not in _OF_TRITON}
@@ -222,10 +222,6 @@ def engines(draw: st.DrawFn, name: str, dataset_names: list[str]) -> Tree:
     openai = {**engine, "tensorParallelSize": size, **draw(settings)}
     server = {"name": name, "kind": "openai", "image": "engine", "openai": openai, "pools": server_pools}
     return {**server, "repository": repository}
-
-
-def single_devices() -> st.SearchStrategy[Tree]:
-    return placements().map(lambda placement: {**placement, "count": 1} if placement["kind"] == "gpu" else placement)
 
 
 @st.composite

@@ -39,7 +39,6 @@ from ..rigs.tables import POOL, SERVER, keyed_proxy, routing_table
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/proxy-api.md").read_text("utf-8")
 CALLER = "reader"
-OPENAI = "OpenAI's API"
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ def examples() -> Iterator[Example]:
     for block, after in zip(blocks, [*blocks[1:], None], strict=True):
         if block[1]:
             heading = block[1]
-        elif heading == OPENAI:
+        elif heading == "OpenAI's API":
             continue  # tests/proxy/openai runs it, before another server
         elif block[2] in ("sh", "python"):
             assert after is not None

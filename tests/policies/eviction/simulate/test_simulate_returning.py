@@ -16,8 +16,6 @@ from tests.counts import examples
 
 from .plain import trace_of
 
-RETURNS = 4
-
 
 class Returning(Simulation):
     """Each caller retries at `Retry-After` or a little later, a limited number of times."""
@@ -35,7 +33,7 @@ class Returning(Simulation):
         if refusals and not self.is_out_of_hand(which, why, *refusals[-1]):
             self.broken.append(f"{self.now:.2f}: {model.name} is refused after {refusals}: {why}")
         refusals.append((self.now, why.reason == State.LOADING and self.pool.load_measured(model) is not None))
-        if len(refusals) <= RETURNS:
+        if len(refusals) <= 4:
             late = self.chance.uniform(0, JITTER * why.retry_after + LATE_SECONDS)
             self.later(why.retry_after + late, partial(self._ask, position, which))
         else:

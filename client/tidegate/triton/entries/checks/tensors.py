@@ -124,25 +124,26 @@ def check_batch(_entry: Entry, config: Any) -> Iterator[Finding]:
     """Yield errors about tensors that a backend makes from the batch (ValidateBatchIO of core)."""
     for number, made in enumerate(config.batch_input):
         place = f"batch_input[{number}]"
-        yield from _names(f"{place}.source_input", made.source_input, "input", config.input)
+        yield from _names(config, f"{place}.source_input", made.source_input, "input")
         if made.data_type not in (DataType.TYPE_INT32, DataType.TYPE_FP32):
             kind = value_name(DataType, made.data_type) if made.data_type else "missing"
             why, do = "Triton counts only in INT32 and FP32", "write data_type: TYPE_INT32 or TYPE_FP32"
             yield error(f"data_type is {kind}", f"{place}.data_type", why, do)
     for number, made in enumerate(config.batch_output):
         place = f"batch_output[{number}]"
-        yield from _names(f"{place}.source_input", made.source_input, "input", config.input)
-        yield from _names(f"{place}.target_name", made.target_name, "output", config.output)
+        yield from _names(config, f"{place}.source_input", made.source_input, "input")
+        yield from _names(config, f"{place}.target_name", made.target_name, "output")
 
 
-def _names(where: str, names: Any, side: str, tensors: Any) -> Iterator[Finding]:
-    known, field = [tensor.name for tensor in tensors], where.rpartition(".")[2]
+def _names(config: Any, where: str, names: Any, side: str) -> Iterator[Finding]:
+    known, field = [tensor.name for tensor in getattr(config, side)], where.rpartition(".")[2]
     if len(names) != 1 and (side == "input" or len(set(names)) != len(names) or not names):
         why, do = f"Triton needs the name of one {side}", f'write one {field}: "…"'
         yield error(f"{field} is {', '.join(names) or 'missing'}", where, why, do)
-    for name in names if known else ():  # otherwise the backend reads them from the model
+    for name in names if known or config.backend == "python" else ():  # other backends read them from the model
         if name not in known:
-            yield error(f"the model has no {side} '{name}'", where, do=closest(name, known, f"write {known[0]}"))
+            do = closest(name, known, f"write {known[0]}" if known else f"declare the {side} {name}")
+            yield error(f"the model has no {side} '{name}'", where, do=do)
 
 
 def check_warm_up(entry: Entry, config: Any) -> Iterator[Finding]:

@@ -189,7 +189,7 @@ SITUATIONS: dict[str, Callable[[Stage], Awaitable[None]]] = {
     "all replicas are killed or hang": all_of_them,
     "the model is being loaded on demand": load,
     "it failed to load on demand": failing_load,
-    "it is loaded on demand, and there is no room for it": no_room,
+    "it is loaded on demand, and there is no free memory for it": no_room,
     COULD_NOT_LOAD: broken,
     "it is not in memory, and its eviction policy is gone": no_policy,
     "the proxy is stopping": stopping,

@@ -60,6 +60,6 @@ def test_a_burst_makes_no_model_hot_and_a_load_that_lasts_does_until_calm_has_la
 
 def test_the_page_shows_since_when_a_model_is_hot() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs/eviction.md").read_text("utf-8")
-    assert f"{HOT_IN_FLIGHT:g} of its requests under way, or {HOT_A_SECOND:g} a second" in page
+    assert f"{HOT_IN_FLIGHT:g} requests in progress, or {HOT_A_SECOND:g} a second" in page
     assert (CALM, Tunables.calm_seconds) == (0.5, 60)
-    assert "both were below half of that for a minute" in page
+    assert "below half of both limits for a minute" in page

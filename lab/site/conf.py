@@ -43,8 +43,9 @@ CONTENTS: Final = (
     _contents("Get started", "Overview <../README>", "install", "models")
     + _contents("Concepts", "concepts", "eviction", "security", "comparison")
     + _contents(
-        "Operate", "platform", "images", "gpus", "sizing", "access", "preflight", "helm", "pulumi", "clusters",
-        "rollout", "ci", "capacity", "scaling", "simulator", "domino", "runbooks", "upgrading", "uninstall",
+        "Operate", "platform", "images", "gpus", "s3", "sizing", "access", "preflight", "helm", "pulumi", "clusters",
+        "rollout", "ci", "capacity", "scaling", "simulator", "custom-policy", "domino", "runbooks", "upgrading",
+        "uninstall",
     )
     + _contents("Use models", "export", "openai", "proxy-api")
     + _contents(

@@ -23,7 +23,7 @@ from .conftest import MakeCluster
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "--- 8-8-8 ---"
 BLOCKS = examples("docs/install.md")
-(DEFINITION,) = [block.text for block in BLOCKS if block.language == "yaml"]
+DEFINITION, _ = [block.text for block in BLOCKS if block.language == "yaml"]
 PACKAGES = ("", "contracts", "service", "policies/eviction", "client")
 
 

@@ -48,8 +48,8 @@ RUN = {
 }
 """By page and start of a block: the test that runs it, or an equivalent (for runbooks: that checks each command)."""
 PROGRAMS = {
-    "cd", "curl", "do", "docker", "done", "export", "for", "git", "helm", "kubectl", "pip", "pulumi", "sort", "grep",
-    ".", "python3", "printf", "cat", "cp", "rm", "sed", "mkdir", "python", "POD=$(kubectl",
+    "cd", "curl", "do", "docker", "done", "export", "for", "gcloud", "git", "helm", "kubectl", "pip", "pulumi", "sort",
+    "grep", ".", "python3", "printf", "cat", "cp", "rm", "sed", "mkdir", "python", "POD=$(kubectl",
 }  # fmt: skip
 
 

@@ -19,13 +19,8 @@ from stacks.validate import read_definition
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / "lab/demo/largest_first"
-SECTION = (
-    (ROOT / "docs/custom-policy.md")
-    .read_text("utf-8")
-    .partition("\n## Write an eviction policy\n")[2]
-    .partition("\n## ")[0]
-)
-BLOCKS: list[tuple[str, str]] = re.findall(r"^```(\w+)\n(.*?)^```$", SECTION, re.DOTALL | re.MULTILINE)
+PAGE = (ROOT / "docs/custom-policy.md").read_text("utf-8")
+BLOCKS: list[tuple[str, str]] = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 
 
 def block(language: str, number: int = 0) -> str:

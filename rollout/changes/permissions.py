@@ -62,6 +62,7 @@ FACTS: Sequence[tuple[Side, str, str]] = (
     ("offered", "proxy.timeouts.requestSeconds", "waits seconds for a response"),
     ("offered", "proxy.timeouts.drainSeconds", "lets requests end within seconds when a replica of the proxy stops"),
     ("offered", "staying.*.triton.exitTimeoutSeconds", "lets requests end within seconds when a replica of {} stops"),
+    ("offered", "staying.*.openai.exitTimeoutSeconds", "lets requests end within seconds when a replica of {} stops"),
     ("offered", "proxy.tls.secret", "shows callers the certificate of the Secret {}"),
     ("offered", "proxy.tls.issuer", "shows callers the certificate of the issuer {}"),
     ("offered", "images.*.backends", "loads models of the backend {1} with the image {0}"),

@@ -214,7 +214,7 @@ EnvironmentName = Annotated[
 ]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Percent = Annotated[
-    str, form(r"^(0|([2-9]|[1-9]\d)(\.\d{1,3})?)$", 'a percentage from "2", such as "99.9", or "0"', "percentage")
+    str, form(r"^(0|([2-9]|[1-9]\d)(\.\d{1,3})?)$", 'a percentage in quotes from "2" to "99.999", or "0"', "percentage")
 ]
 Seconds = Annotated[int, Field(ge=1, le=86_400)]
 Text = Annotated[str, form(r"^\S(.*\S)?$", "one line of text, without white space at either end", "text", min_length=1)]

@@ -54,7 +54,7 @@ def annotation(stack: Stack) -> str:
                     include={
                         "repository": True,
                         "identity": True,
-                        "openai": {"context_length", "frontends"},
+                        "openai": {"context_length", "exit_timeout_seconds", "frontends"},
                         "triton": {"grpc_tls", "exit_timeout_seconds"},
                     },
                 ),

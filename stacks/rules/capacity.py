@@ -373,7 +373,7 @@ def waits_end_before_the_proxys_timeout(stack: Stack) -> Iterator[Problem]:
 
 @stack_rule("Rollouts and drains wait long enough", "advisory")
 def stops_and_starts_have_their_time(stack: Stack) -> Iterator[Problem]:
-    """A gate must wait as long as a pool may take to start, and a drain as long as a request may take."""
+    """A gate must wait as long as one replica may take to start, and a drain as long as a request may take."""
     timeouts, most = stack.platform.proxy.timeouts, stack.platform.gate.timeout_seconds
     if timeouts.drain_seconds < timeouts.request_seconds:
         what = f"drainSeconds {timeouts.drain_seconds} is less than requestSeconds {timeouts.request_seconds}"

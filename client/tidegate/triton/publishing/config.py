@@ -55,6 +55,9 @@ def published_config(
     config.name = model
     config.version_policy.Clear()
     config.version_policy.specific.versions.extend(sorted(set(served)))
+    agents = config.model_repository_agents.agents
+    for agent in [each for each in agents if each.name == "checksum"]:
+        agents.remove(agent)  # Tidegate verifies all files, and rewrites config.pbtxt.
     for output in config.output:
         if output.label_filename:
             output.label_filename = _in_model_folder(output.label_filename, owner)

@@ -125,3 +125,8 @@ def test_a_withdrawn_one_is_an_ensemble_of_nothing_and_keeps_its_owner() -> None
     assert read_published(withdrawn) == Published(2, (), {})
     assert withdrawn_config(withdrawn) == withdrawn
     assert read_published(withdrawn_config("none {")) == Published(None, (), {})
+
+
+def test_checksums_of_an_entry_are_not_published() -> None:
+    agents = 'model_repository_agents { agents { name: "checksum" parameters { key: "MD5:1/a" value: "0" } } }'
+    assert "MD5" not in published_config(agents, model="m", owner=3, served=[3], aliases={})

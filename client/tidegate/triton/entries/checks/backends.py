@@ -93,7 +93,8 @@ def check(entry: Entry, config: Any) -> Iterator[Finding]:
     names = {file.path.rpartition("/")[2] for file in entry.files}
     if config.runtime not in {"", "model.py", f"libtriton_{backend.name}.so", *names}:
         why, do = "Triton loads the backend from it", "remove runtime, or add the file"
-        yield error(f"there is no library {config.runtime}", "runtime", why, do)
+        found = error if backend.name in KNOWN else warning  # A server can have the libraries of other backends.
+        yield found(f"there is no library {config.runtime}", "runtime", why, do)
     yield from _files(entry, config, backend)
 
 
@@ -145,7 +146,11 @@ def _files(entry: Entry, config: Any, backend: Backend) -> Iterator[Finding]:
         near = nearest(wanted[0], files)
         why = f"the {backend.name} backend needs it" + ("" if files else ", and the directory is empty")
         do = f'rename {near} to {wanted[0]}, or write default_model_filename: "{near}"' if near else "add it"
-        if backend.name == "fil" and (other := next((kind for kind in FIL_TYPES if FIL_FILES[kind] in files), None)):
+        if (
+            backend.name == "fil"
+            and not named
+            and (other := next((kind for kind in FIL_TYPES if FIL_FILES[kind] in files), None))
+        ):
             do = f'set the parameter model_type to "{other}", or add {wanted[0]}'
         yield error(f"{' or '.join(wanted)} is missing", str(version), why, do)
 

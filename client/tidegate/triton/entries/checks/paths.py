@@ -84,8 +84,8 @@ def check_agents(entry: Entry, config: Any) -> Iterator[Finding]:
             yield warning(what, f"{place}.name", why, closest(agent.name, ["checksum"], "remove it"))
             continue
         for key, expected in agent.parameters.items():
-            where, (algorithm, colon, name) = f'{place}.parameters["{key}"]', key.partition(":")
-            if not colon or algorithm.lower() != "md5":
+            where, (algorithm, _, name) = f'{place}.parameters["{key}"]', key.partition(":")
+            if not name or algorithm.lower() != "md5":
                 yield error(f"'{key}' is not a checksum", where, "the agent supports only MD5", "write MD5:<path>")
             elif (path := below("", name)) is None or path not in paths:
                 yield from _needed(paths, key, where, "", name)

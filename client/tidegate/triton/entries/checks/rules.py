@@ -175,7 +175,8 @@ def check_program(entry: Entry, config: Any) -> Iterator[Finding]:
             if not getattr(config, side):
                 what = f"no {side} is declared"
                 why = f"the Python backend has none then, except those of its {COMPLETES.decode()}"
-                yield warning(what, "", why, f"declare each {side} with its name, data_type and dims")
+                found = error if config.batch_input or config.batch_output else warning  # Triton refuses their names.
+                yield found(what, "", why, f"declare each {side} with its name, data_type and dims")
 
 
 def _programs(entry: Entry, config: Any) -> Iterator[tuple[str, bytes]]:

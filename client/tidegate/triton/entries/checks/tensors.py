@@ -138,12 +138,11 @@ def check_batch(_entry: Entry, config: Any) -> Iterator[Finding]:
 def _names(config: Any, where: str, names: Any, side: str) -> Iterator[Finding]:
     known, field = [tensor.name for tensor in getattr(config, side)], where.rpartition(".")[2]
     if len(names) != 1 and (side == "input" or len(set(names)) != len(names) or not names):
-        why, do = f"Triton needs the name of one {side}", f'write one {field}: "…"'
+        why, do = f"Triton needs {'one name' if side == 'input' else 'different names'}", f'write one {field}: "…"'
         yield error(f"{field} is {', '.join(names) or 'missing'}", where, why, do)
-    for name in names if known or config.backend == "python" else ():  # other backends read them from the model
+    for name in names if known else ():  # otherwise the backend reads them from the model
         if name not in known:
-            do = closest(name, known, f"write {known[0]}" if known else f"declare the {side} {name}")
-            yield error(f"the model has no {side} '{name}'", where, do=do)
+            yield error(f"the model has no {side} '{name}'", where, do=closest(name, known, f"write {known[0]}"))
 
 
 def check_warm_up(entry: Entry, config: Any) -> Iterator[Finding]:
